@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-/// Code of an answer that is "no".
+/// Code of the answer "no".
 pub(crate) const NO: u8 = 1;
 
 /// Why a run or another subcommand cannot go on, with all causes in one line, and the code to end with.
@@ -18,7 +18,7 @@ pub(crate) const NO: u8 = 1;
 pub struct Failure {
     /// One of [`Exit`], or that of another program.
     pub code: u8,
-    /// Empty where it was said already.
+    /// Empty where the message is in the log already.
     text: String,
 }
 
@@ -42,12 +42,12 @@ impl From<Stop> for Failure {
     }
 }
 
-/// The end of a program that has said all itself.
+/// The end of a program that has reported its errors itself.
 pub(crate) fn ended_with(code: u8) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure::with_code(code, "")) }
 }
 
-/// For `map_err`: names what was being done and to what.
+/// For `map_err`: names the action and its object.
 pub(crate) fn failed(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
     move |error| {
         let mut text = format!("could not {doing} {}: {}", path.display(), chain(&error));

@@ -1,7 +1,7 @@
 //! The in-pod agent of the Flux Operator.
 //!
-//! Each folder is a room with one purpose, which its `mod.rs` says. What is `pub` there is for the
-//! binary and for the tests that drive a part from outside; everything else is the crate's own.
+//! The `mod.rs` of each folder has its purpose. Items are `pub` for the binary, and for tests that drive a part of the
+//! crate from outside.
 
 pub mod accounts;
 pub mod commands;

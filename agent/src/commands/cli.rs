@@ -7,8 +7,8 @@ use super::{
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
-use crate::pid1::run;
-use crate::process::defect;
+use crate::pid1::run::{self, RunRequest};
+use crate::process::panic_hook;
 use crate::program::{batch, diagnose, mpi, submit};
 use crate::rc;
 use crate::system::limits::Limits;
@@ -190,7 +190,7 @@ pub fn command_line() -> clap::Command {
 
 /// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
-    defect::end_at_panic(None);
+    panic_hook::end_at_panic(None);
     let mut argv = std::env::args_os();
     let name = argv.next().unwrap_or_default();
     let done = if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
@@ -221,7 +221,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Install { directory } => install::agent(&directory),
         Command::View(ViewCommand::Install { request, agent }) => install::view(request, agent),
         Command::Run { pod, container, probe_port } => {
-            block_on(async { ended_with(run::run(pod, container, probe_port).await) })
+            let PodArguments { config, root, hostname } = pod;
+            let request = RunRequest { config, root, hostname, container, probe_port };
+            block_on(async { ended_with(run::run(request).await) })
         }
         Command::Plan(question) => inspect::plan(&question),
         Command::Keygen(keygen) => keygen::run(&keygen),

@@ -7,7 +7,7 @@ use crate::commands::arguments::PodArguments;
 use crate::commands::pod::{PodContext, own_layout};
 use crate::failure::Failure;
 use crate::plan::decide::{ClientEnvironment, client_environment};
-use crate::plan::environment::chosen_shell;
+use crate::plan::variables::chosen_shell;
 use crate::system::environment::{Change, Environment, find_program};
 use crate::system::files::is_executable;
 use crate::system::output::log_line;

@@ -4,6 +4,7 @@
 use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;
 use crate::failure::Failure;
+use crate::pid1::run::planned_start;
 use crate::plan::decide;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
@@ -14,8 +15,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 pub(crate) fn plan(question: &PodQuestion) -> Result<(), Failure> {
-    let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
-    let plan = decide::plan(&config, &facts)?;
+    let PodContext { config, facts, root } = PodContext::read(&question.pod)?;
+    let mut plan = decide::plan(&config, &facts)?;
+    plan.broker.command = planned_start(&plan, &config, &facts, &root).argv;
     question.output.print(&plan, || format!("{plan:#}"));
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! Scripts of the user, as transformers of what processes inherit.
+//! Scripts of the user, which may change what later processes inherit.
 //!
 //! What a script exports, unsets, sources or changes directory to, and what it sets by `ulimit` and `umask`, holds for
-//! every later step, as if all of a run were one shell. The shell reports it from an `EXIT` trap, set
-//! before the script: so it also reports when the script calls `exit` or fails under `set -e`, and
-//! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
-//! not report; that is said, and the environment stays.
+//! every later step, as if all of a run were one shell. The shell reports it from an `EXIT` trap that is set before the
+//! script: so it also reports when the script calls `exit` or fails under `set -e`, and keeps the script's exit code. A
+//! script that sets its own `EXIT` trap, or ends by `exec`, does not report: the log has a warning, and the environment
+//! stays.
 
-use crate::execute::context::Context;
+use crate::execute::run::Run;
 use crate::failure::{Failure, failed};
-use crate::plan::budget::Limits;
+use crate::plan::grace_period::StopTimeouts;
 use crate::plan::step::Hook;
 use crate::process::children::Running;
 use crate::process::exit_status::end_text;
@@ -23,42 +23,43 @@ use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 use tempfile::{Builder, TempPath};
 
-/// The hook that follows the command. Its output is heard in a quiet run as well: what people print
-/// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
-/// is to do, and not what is to be stopped.
+/// The hook that follows the command. Its output is in the log of a quiet run as well: people print results there, and the
+/// tests of the Go operator compare such a log. A stop does not end this hook: it is a part of the stop.
 const LAST: &str = "commands.post";
 pub(crate) const NO_SHELL: &str = "cannot run: neither the image nor the view has a shell";
-/// Most bytes of a report: an environment has 6 MiB at most (execve(2)). Jobs of the container's own user may
-/// write where it lies.
-const LIMIT: u64 = 8 << 20;
+/// Most bytes of a report: an environment has 6 MiB at most (execve(2)). Jobs of the container's own user may write in
+/// its directory.
+const REPORT_LIMIT: u64 = 8 << 20;
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
-pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), Failure> {
-    let Some(shell) = &hook.shell else { return refuse(context, hook.name, NO_SHELL) };
-    let report_file = context.root.at(&context.report_file);
+pub(crate) async fn run_hook(run: &mut Run, hook: &Hook) -> Result<(), Failure> {
+    let Some(shell) = &hook.shell else { return refuse(run, hook.name, NO_SHELL) };
+    let report_file = run.root.at(&run.report_file);
     let private = report_file.parent().unwrap_or(&report_file);
     files::make_directory(private, 0o700, None)
         .and_then(|()| files::remove(&report_file))
         .map_err(failed("prepare", &report_file))?;
     let script = reporting(&own_program(), &report_file, &hook.script);
     let script = private_script(private, hook.name, &script)?;
-    let mut command = context.session.command(&with_shell(shell, &script));
+    let mut command = run.session.command(&with_shell(shell, &script));
     command.stdin(Stdio::null());
     let is_last = hook.name == LAST;
-    if context.config.logging.quiet && !is_last {
+    if run.config.logging.quiet && !is_last {
         command.stdout(Stdio::null());
     }
-    context.session.check_working_directory()?;
-    let mut running = match context.children.spawn(&mut command) {
+    let share = if is_last { run.grace.all } else { Duration::ZERO };
+    run.check_working_directory(share).await?;
+    let mut running = match run.children.spawn(&mut command) {
         Ok(running) => running,
-        Err(error) => return refuse(context, hook.name, &not_started(shell, &error)),
+        Err(error) => return refuse(run, hook.name, &not_started(shell, &error)),
     };
-    let limits = if is_last { context.budget.for_post() } else { context.budget.for_main() };
-    let (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits).await;
-    let reported = take_report(context, &report_file);
+    let timeouts = if is_last { run.grace.of_post_hook() } else { run.grace.of_main_process() };
+    let (status, stop) = wait_or_stop(&mut run.signals, &mut running, timeouts).await;
+    let reported = take_report(run, &report_file);
     let name = hook.name;
     match stop {
         Some(_) if is_last => {
@@ -67,22 +68,22 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
             return Err(Failure::new(Exit::Hook, format!("hook {name} {late}")));
         }
         Some(stop) => return Err(stop.into()),
-        None if !status.success() => return refuse(context, name, &end_text(status)),
+        None if !status.success() => return refuse(run, name, &end_text(status)),
         None => {}
     }
     if !reported {
-        context.log.warn(&format!(
+        run.log.warn(&format!(
             "hook {name} did not report its environment (it set an EXIT trap of its own, called exec, or removed its working directory): what it exported or set is not carried over"
         ));
     }
     Ok(())
 }
 
-fn refuse(context: &Context, hook: &str, end: &str) -> Result<(), Failure> {
-    if context.config.logging.strict {
+fn refuse(run: &Run, hook: &str, end: &str) -> Result<(), Failure> {
+    if run.config.logging.strict {
         return Err(strict_failure(hook, end));
     }
-    context.warned(&format!("hook {hook} {end}; going on because logging.strict is not set"));
+    run.warned(&format!("hook {hook} {end}; going on because logging.strict is not set"));
     Ok(())
 }
 
@@ -95,25 +96,25 @@ pub(crate) fn strict_failure(hook: &str, end: &str) -> Failure {
     Failure::new(Exit::Hook, text)
 }
 
-/// `script` behind a trap that reports. The script comes last, so that no text in it, not even an
-/// open quote, can swallow what is ours.
+/// `script` behind a trap that reports. The script comes last, so that no text in it, not even an open quote, changes the
+/// trap.
 fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
     let [agent, file] = [agent, report_file].map(|path| quoted(&path.display().to_string()));
     let trap = quoted(&format!("{agent} {ENV} --to {file}"));
     format!("trap {trap} EXIT\n{script}")
 }
 
-/// Whether there was a report; it is taken over.
-fn take_report(context: &mut Context, file: &Path) -> bool {
-    let report = files::read_bounded(file, LIMIT).ok();
+/// Whether there was a report, which is then applied to the session.
+fn take_report(run: &mut Run, file: &Path) -> bool {
+    let report = files::read_bounded(file, REPORT_LIMIT).ok();
     let report = report.and_then(|bytes| Report::from_bytes(&bytes));
     // It may hold secrets of the user; it is private, and gone as soon as it was read.
     let _ = files::remove(file);
-    report.map(|report| context.session.take(report)).is_some()
+    report.map(|report| run.session.apply(report)).is_some()
 }
 
-/// Writes a text of the user for a shell to `directory`, which is closed to others, under the `name` that complaints of
-/// the shell will show. The file is gone when what is returned is. As an argument the text would be limited to 128 KiB
+/// Writes a text of the user for a shell to `directory`, which is closed to others, under the `name` that error messages of
+/// the shell will show. The file is removed when the result is dropped. As an argument the text would be limited to 128 KiB
 /// (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
 pub(crate) fn private_script(
     directory: &Path,
@@ -135,29 +136,30 @@ pub(crate) fn with_shell(shell: &Path, script: &Path) -> [String; 2] {
     [shell, script].map(|path| path.display().to_string())
 }
 
-/// Waits for `running`, whose process group gets the signals of the user. When a stop is asked for, the group gets that
-/// signal and is killed as `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
-/// killed is left, as if it had been.
+/// Waits for `running`, whose process group gets the signals of the user. At a stop, the group gets the signal of that and
+/// is killed as `timeouts` have it. The result is how it ended, and the stop if it was asked to end for it. A process that
+/// cannot be killed is left, as if it had been.
 pub(crate) async fn wait_or_stop(
     signals: &mut Signals,
     running: &mut Running,
-    limits: Limits,
+    timeouts: StopTimeouts,
 ) -> (ExitStatus, Option<Stop>) {
+    let StopTimeouts { term_after, kill_after, give_up_after } = timeouts;
     let send = running.group_sender();
     let pass_on = |signal| {
         send(signal);
         true
     };
-    if let Some(status) = signals.within_passing_on(limits.ask, running.wait(), pass_on).await {
+    if let Some(status) = signals.within_passing_on(term_after, running.wait(), pass_on).await {
         return (status, None);
     }
     let stop = signals.stopped_by();
     send(stop.map_or(Signal::SIGTERM, Stop::signal));
-    if let Some(status) = signals.within_passing_on(limits.kill, running.wait(), pass_on).await {
+    if let Some(status) = signals.within_passing_on(kill_after, running.wait(), pass_on).await {
         return (status, stop);
     }
     send(Signal::SIGKILL);
-    let status = signals.within(limits.kill + limits.patience, running.wait()).await;
+    let status = signals.within(kill_after + give_up_after, running.wait()).await;
     (status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32)), stop)
 }
 

@@ -1,146 +1,262 @@
-//! Does what a plan says, step by step. No step decides anything that the plan could have decided.
+//! Performs the steps of a plan. What touches files runs off PID 1's thread, which applies the result to the session.
 
 use crate::accounts::become_user::{Target, check_capabilities};
 use crate::accounts::ensure::{Account, AccountError, ensure_user};
-use crate::execute::context::{Context, Identity};
 use crate::execute::hook::run_hook;
-use crate::execute::working_directory;
+use crate::execute::run::{Files, Run};
+use crate::execute::session::Identity;
+use crate::execute::working_directory::{adopt, adopt_own, takes_files};
 use crate::failure::{Failure, failed};
 use crate::lead::wait::wait_for_lead;
-use crate::plan::decide::broker_config;
+use crate::plan::decide::lead_route;
 use crate::plan::step::{
-    AccountChoice, AwaitLead, BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, FileToWrite, Owner, Step,
+    AccountChoice, AwaitLead, BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, Owner, Step,
 };
-use crate::system::environment::find_program;
+use crate::system::environment::{Environment, find_program};
 use crate::system::files::{self, is_executable};
 use crate::system::output::chain;
 use flux_contract::{Exit, phase};
 use flux_protocol::CurveCertificate;
 use std::ffi::OsStr;
 use std::fs;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), Failure> {
+/// What a step changes in what later processes inherit.
+enum SessionChange {
+    None,
+    Identity(Identity),
+    Certificate(CurveCertificate),
+    WorkingDirectory(PathBuf),
+    BatchScript(PathBuf),
+}
+
+pub(crate) async fn execute_all(run: &mut Run, steps: &[Step]) -> Result<(), Failure> {
     for step in steps {
         tokio::select! {
             biased;
-            stop = context.signals.stop() => return Err(stop.into()),
+            stop = run.signals.stop() => return Err(stop.into()),
             // Gives the runtime the time to notice a signal.
             () = tokio::task::yield_now() => {}
         }
         let hook = matches!(step, Step::RunHook(_));
-        context.progress.enter(if hook { phase::HOOKS } else { phase::PREPARE });
-        execute(context, step).await?;
+        run.progress.enter(if hook { phase::HOOKS } else { phase::PREPARE });
+        execute(run, step).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Failure> {
+pub(crate) async fn execute(run: &mut Run, step: &Step) -> Result<(), Failure> {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
-    context.progress.doing(hook);
+    run.progress.doing(hook);
     if step.is_detail() {
-        context.log.debug(&step.to_string());
+        run.log.debug(&step.to_string());
     } else {
-        context.log.info(&step.to_string());
+        run.log.info(&step.to_string());
     }
     match step {
-        Step::RunHook(hook) => run_hook(context, hook).await,
-        Step::UseAccount(choice) => use_account(context, choice),
-        Step::MakeDirectory { path, ours: false, .. }
-            if files::is_directory(&context.root.at(path)) =>
-        {
-            working_directory::adopt(context, &context.root.at(path));
+        Step::RunHook(hook) => run_hook(run, hook).await,
+        Step::ChangeEnvironment(changes) => {
+            run.session.change(changes);
             Ok(())
         }
-        Step::MakeDirectory { path, mode, owner, ours: _, required } => {
-            let made = files::make_directory(&context.root.at(path), *mode, context.ids(*owner));
-            match made.map_err(failed("make directory", path)) {
-                Err(error) if !required => {
-                    context.log.info(&format!("going on without: {error}"));
-                    Ok(())
-                }
-                made => made,
+        // It is in the shared volume, and has to be there also after a stop.
+        Step::MarkComplete(path) => {
+            let code = format!("{}\n", run.exit_code);
+            run.files().write(path, code.as_bytes(), 0o644, Owner::Container)
+        }
+        Step::UseAccount(_)
+        | Step::MakeDirectory { .. }
+        | Step::RemoveFile(_)
+        | Step::WriteFile(_)
+        | Step::InstallCertificate { .. }
+        | Step::InstallMungeKey { .. }
+        | Step::FindFlux
+        | Step::AdoptWorkingDirectory
+        | Step::WriteBatchScript { .. } => {
+            let (files, owned) = (run.files(), step.clone());
+            let work = move || files.execute(&owned);
+            let change = run.off_thread(&step.to_string(), Duration::ZERO, work).await??;
+            apply(run, change);
+            Ok(())
+        }
+    }
+}
+
+fn apply(run: &mut Run, change: SessionChange) {
+    match change {
+        SessionChange::None => {}
+        SessionChange::Identity(identity) => run.session.identity = Some(identity),
+        SessionChange::Certificate(certificate) => run.session.certificate = Some(certificate),
+        SessionChange::WorkingDirectory(path) => {
+            run.session.environment.insert("PWD".into(), path.clone().into());
+            run.session.working_directory = path;
+        }
+        SessionChange::BatchScript(path) => {
+            run.session.environment.insert(BATCH_SCRIPT_VARIABLE.into(), path.into());
+        }
+    }
+}
+
+impl Files {
+    fn execute(&self, step: &Step) -> Result<SessionChange, Failure> {
+        match step {
+            Step::UseAccount(choice) => return self.use_account(choice),
+            Step::MakeDirectory { path, mode, owner, ours, required } => {
+                self.make_directory(path, (*mode, *owner), *ours, *required)?;
+            }
+            Step::RemoveFile(path) => {
+                files::remove(&self.root.at(path)).map_err(failed("remove", path))?;
+            }
+            Step::WriteFile(file) => {
+                self.write(&file.path, file.content.as_bytes(), file.mode, Owner::Container)?;
+            }
+            Step::InstallCertificate { from, to, link } => {
+                let certificate = self.install_certificate(from, to)?;
+                let linked = files::link(&self.root.at(link), &self.root.at(to));
+                linked.map_err(failed("make the link", link))?;
+                return Ok(SessionChange::Certificate(certificate));
+            }
+            Step::InstallMungeKey { from, to, owner } => {
+                self.install_munge_key(from, to, *owner)?;
+            }
+            Step::FindFlux => find_flux(&self.session.environment)?,
+            Step::AdoptWorkingDirectory => {
+                let home = adopt_own(self, &self.session.working_directory);
+                return Ok(home.map_or(SessionChange::None, SessionChange::WorkingDirectory));
+            }
+            Step::WriteBatchScript { fallback_directory, script } => {
+                let path = self.write_batch_script(fallback_directory, script)?;
+                return Ok(SessionChange::BatchScript(path));
+            }
+            Step::RunHook(_) | Step::ChangeEnvironment(_) | Step::MarkComplete(_) => {}
+        }
+        Ok(SessionChange::None)
+    }
+
+    fn make_directory(
+        &self,
+        path: &Path,
+        (mode, owner): (u32, Owner),
+        ours: bool,
+        required: bool,
+    ) -> Result<(), Failure> {
+        let place = self.root.at(path);
+        if !ours && files::is_directory(&place) {
+            adopt(self, &place);
+            return Ok(());
+        }
+        let made = files::make_directory(&place, mode, self.ids(owner));
+        match made.map_err(failed("make directory", path)) {
+            Err(error) if !required => {
+                self.log.info(&format!("going on without: {error}"));
+                Ok(())
+            }
+            made => made,
+        }
+    }
+
+    /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable for a group as soon
+    /// as a pod has an `fsGroup`: hence the copy.
+    fn install_certificate(&self, from: &Path, to: &Path) -> Result<CurveCertificate, Failure> {
+        let reading = "read the CURVE certificate";
+        let text = fs::read_to_string(self.root.at(from)).map_err(failed(reading, from))?;
+        // The message has what is wrong with it, and never its content.
+        let certificate = CurveCertificate::parse(&text).map_err(|error| {
+            Failure::because(Exit::Prepare, format!("{reading} {}", from.display()), &error)
+        })?;
+        self.write(to, text.as_bytes(), 0o600, Owner::Broker)?;
+        Ok(certificate)
+    }
+
+    fn install_munge_key(
+        &self,
+        from: &Path,
+        to: &Path,
+        owner: Option<(u32, u32)>,
+    ) -> Result<(), Failure> {
+        let root = &self.root;
+        let key = fs::read(root.at(from)).map_err(failed("read the munge key", from))?;
+        let directory = to.parent().unwrap_or(to);
+        if !root.at(directory).is_dir() {
+            files::make_directory(&root.at(directory), 0o700, owner)
+                .map_err(failed("make directory", directory))?;
+        }
+        files::write(&root.at(to), &key, 0o400, owner).map_err(failed("write", to))
+    }
+
+    /// Writes `script` into the working directory, or into `fallback` where the broker's user cannot.
+    fn write_batch_script(&self, fallback: &Path, script: &str) -> Result<PathBuf, Failure> {
+        let own = &self.session.working_directory;
+        let write = |directory: &Path| {
+            let path = directory.join(BATCH_SCRIPT);
+            self.write(&path, script.as_bytes(), 0o755, Owner::Broker).map(|()| path)
+        };
+        if takes_files(self, own) {
+            match write(own) {
+                Ok(path) => return Ok(path),
+                Err(error) => self.log.info(&error.to_string()),
             }
         }
-        Step::RemoveFile(path) => {
-            files::remove(&context.root.at(path)).map_err(failed("remove", path))
+        write(fallback)
+    }
+
+    fn use_account(&self, choice: &AccountChoice) -> Result<SessionChange, Failure> {
+        // For an account whose own home is not there and cannot be made.
+        let fallback_home = self.layout.home();
+        let mut identity = match choice {
+            AccountChoice::Keep { name, home, .. } => {
+                Identity { name: name.clone(), home: home.clone(), user: None }
+            }
+            AccountChoice::Ensure { name, uid, home, extra_groups, capabilities } => {
+                let account = self.account(name, *uid, home)?;
+                let Account { name, uid, gid, home, groups, notes: _ } = account;
+                let groups = [groups.as_slice(), extra_groups].concat();
+                let user = Target { uid, gid, groups, capabilities: capabilities.clone() };
+                let user = Some(user).filter(|user| user.uid != 0);
+                user.iter().try_for_each(|user| check_capabilities(&name, user.uid))?;
+                Identity { name, home, user }
+            }
+        };
+        if !files::is_directory(&self.root.at(&identity.home)) {
+            identity.home.clone_from(&fallback_home);
         }
-        Step::WriteFile(file) => write_file(context, file),
-        Step::InstallCertificate { from, to, link } => {
-            install_certificate(context, from, to)?;
-            let linked = files::link(&context.root.at(link), &context.root.at(to));
-            linked.map_err(failed("make the link", link))
+        if identity.home == fallback_home {
+            let home = self.root.at(&fallback_home);
+            let owner = identity.user.as_ref().map(|user| (user.uid, user.gid));
+            if let Err(error) = files::make_directory(&home, 0o700, owner) {
+                self.log.warn(&format!("could not make home {}: {error}", home.display()));
+            }
         }
-        Step::InstallMungeKey { from, to, owner } => install_munge_key(context, from, to, *owner),
-        Step::ChangeEnvironment(changes) => {
-            context.session.change(changes);
-            Ok(())
-        }
-        Step::FindFlux => find_flux(context),
-        Step::AdoptWorkingDirectory => {
-            working_directory::adopt_own(context);
-            Ok(())
-        }
-        Step::WriteBatchScript { fallback_directory, script } => {
-            let path = write_batch_script(context, fallback_directory, script)?;
-            context.session.environment.insert(BATCH_SCRIPT_VARIABLE.into(), path.into());
-            Ok(())
-        }
-        Step::MarkComplete(path) => {
-            let code = format!("{}\n", context.exit_code);
-            write_at(context, path, code.as_bytes(), 0o644, Owner::Container)
+        Ok(SessionChange::Identity(identity))
+    }
+
+    /// The account `name`, made if need be. With a read-only root file system there is a uid but no name for it. Flux
+    /// itself runs so.
+    fn account(&self, name: &str, uid: u32, home: &Path) -> Result<Account, Failure> {
+        let log = self.log;
+        match ensure_user(self.root.directory(), name, uid, home) {
+            Ok(account) => {
+                account.notes.iter().for_each(|note| log.warn(note));
+                Ok(account)
+            }
+            Err(error @ AccountError::Write { .. }) => {
+                let error = chain(&error);
+                log.warn(&format!(
+                    "{error}; running Flux as uid {uid} without an entry in /etc/passwd"
+                ));
+                let (name, home) = (name.to_owned(), self.layout.home());
+                Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: Vec::new() })
+            }
+            Err(error) => {
+                let doing = "prepare the account that Flux runs as";
+                Err(Failure::because(Exit::Prepare, doing, &error))
+            }
         }
     }
 }
 
-fn write_file(context: &Context, file: &FileToWrite) -> Result<(), Failure> {
-    write_at(context, &file.path, file.content.as_bytes(), file.mode, Owner::Container)
-}
-
-fn write_at(
-    context: &Context,
-    path: &Path,
-    bytes: &[u8],
-    mode: u32,
-    owner: Owner,
-) -> Result<(), Failure> {
-    let written = files::write(&context.root.at(path), bytes, mode, context.ids(owner));
-    written.map_err(failed("write", path))
-}
-
-/// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
-/// for a group as soon as a pod has an `fsGroup`: hence the copy.
-fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<(), Failure> {
-    let reading = "read the CURVE certificate";
-    let text = fs::read_to_string(context.root.at(from)).map_err(failed(reading, from))?;
-    // What is wrong with it, and never its content.
-    let certificate = CurveCertificate::parse(&text).map_err(|error| {
-        Failure::because(Exit::Prepare, format!("{reading} {}", from.display()), &error)
-    })?;
-    write_at(context, to, text.as_bytes(), 0o600, Owner::Broker)?;
-    context.session.certificate = Some(certificate);
-    Ok(())
-}
-
-fn install_munge_key(
-    context: &Context,
-    from: &Path,
-    to: &Path,
-    owner: Option<(u32, u32)>,
-) -> Result<(), Failure> {
-    let key = fs::read(context.root.at(from)).map_err(failed("read the munge key", from))?;
-    let directory = to.parent().unwrap_or(to);
-    if !context.root.at(directory).is_dir() {
-        files::make_directory(&context.root.at(directory), 0o700, owner)
-            .map_err(failed("make directory", directory))?;
-    }
-    files::write(&context.root.at(to), &key, 0o400, owner).map_err(failed("write", to))
-}
-
-fn find_flux(context: &Context) -> Result<(), Failure> {
-    let environment = &context.session.environment;
+fn find_flux(environment: &Environment) -> Result<(), Failure> {
     if find_program(environment, "flux", is_executable).is_some() {
         return Ok(());
     }
@@ -152,121 +268,41 @@ fn find_flux(context: &Context) -> Result<(), Failure> {
     Err(Failure::new(Exit::View, text))
 }
 
-/// Writes `script` into the working directory, or into `fallback` where the broker's user cannot.
-fn write_batch_script(
-    context: &Context,
-    fallback: &Path,
-    script: &str,
-) -> Result<PathBuf, Failure> {
-    let write = |directory: &Path| {
-        let path = directory.join(BATCH_SCRIPT);
-        write_at(context, &path, script.as_bytes(), 0o755, Owner::Broker).map(|()| path)
-    };
-    match working_directory::own_place(context).map(write) {
-        Some(Ok(path)) => return Ok(path),
-        Some(Err(error)) => context.log.info(&error.to_string()),
-        None => {}
-    }
-    write(fallback)
-}
-
-/// Waits until the lead lets this pod in, and has the broker go the way on which it was found; what was seen last is in
-/// the status all along.
-pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), Failure> {
-    context.progress.enter(phase::WAIT_FOR_LEAD);
-    context.log.info(&lead.to_string());
-    let certificate = context.session.certificate.clone();
+/// Waits until the lead lets this pod in, and configures the broker for the address at which the lead was found. The
+/// status has what was seen last all along.
+pub(crate) async fn await_lead(run: &mut Run, lead: &AwaitLead) -> Result<(), Failure> {
+    run.progress.enter(phase::WAIT_FOR_LEAD);
+    run.log.info(&lead.to_string());
+    let certificate = run.session.certificate.clone();
     let missing = "the CURVE certificate is missing: a mistake in the agent";
     let certificate = certificate.ok_or_else(|| Failure::new(Exit::Internal, missing))?;
     let deadline = Duration::from_secs(lead.deadline_seconds);
-    let before = context.progress.last_error();
-    let (log, progress) = (context.log, &context.progress);
+    let before = run.progress.last_error();
+    let (log, progress) = (run.log, &run.progress);
     let mut report = |line: &str| {
         log.info(line);
         progress.failed(line);
     };
     let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
-    let found = context.signals.unless_stopped(wait).await?.map_err(|error| {
+    let found = run.signals.unless_stopped(wait).await?.map_err(|error| {
         Failure::because(Exit::LeadUnreachable, "wait for the lead broker", &error)
     })?;
-    context.progress.set_last_error(before);
+    run.progress.set_last_error(before);
     let (address, seconds) = (found.address, found.elapsed.as_secs_f64());
     log.info(&format!(
         "the lead broker answers at {address} after {seconds:.1} s ({} attempts)",
         found.attempts
     ));
-    take_way(context, lead, address.ip())
-}
-
-/// Has the broker go the way on which the lead was `found`. The file that is there, which a hook may have changed, stays
-/// where that is the way of before.
-fn take_way(context: &mut Context, lead: &AwaitLead, found: IpAddr) -> Result<(), Failure> {
-    let file = |found| broker_config(&context.config, &context.facts, found);
-    let (before, now) = (file(context.session.lead)?, file(Some(found))?);
-    context.session.lead = Some(found);
-    if before == now {
-        return Ok(());
-    }
-    if let Some(address) = lead.address {
-        context.log.info(if address == found {
-            "its address led there first: the broker will use the address"
-        } else {
-            "its name led there first: the broker will use the name"
-        });
-    }
-    write_file(context, &now)
-}
-
-fn use_account(context: &mut Context, choice: &AccountChoice) -> Result<(), Failure> {
-    // Where the account's own is neither there nor can be made.
-    let fallback_home = context.config.layout.home();
-    let mut identity = match choice {
-        AccountChoice::Keep { name, home, .. } => {
-            Identity { name: name.clone(), home: home.clone(), user: None }
-        }
-        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
-            let account = account(context, name, *uid, home)?;
-            let Account { name, uid, gid, home, groups, notes: _ } = account;
-            let groups = [groups.as_slice(), more_groups].concat();
-            let user = Target { uid, gid, groups, capabilities: capabilities.clone() };
-            let user = Some(user).filter(|user| user.uid != 0);
-            user.iter().try_for_each(|user| check_capabilities(&name, user.uid))?;
-            Identity { name, home, user }
-        }
-    };
-    if !files::is_directory(&context.root.at(&identity.home)) {
-        identity.home.clone_from(&fallback_home);
-    }
-    if identity.home == fallback_home {
-        let home = context.root.at(&fallback_home);
-        let owner = identity.user.as_ref().map(|user| (user.uid, user.gid));
-        if let Err(error) = files::make_directory(&home, 0o700, owner) {
-            context.log.warn(&format!("could not make home {}: {error}", home.display()));
-        }
-    }
-    context.session.identity = Some(identity);
-    Ok(())
-}
-
-/// The account `name`, made if need be. With a read-only root file system there is a uid but no name for it. Flux itself
-/// runs so.
-fn account(context: &Context, name: &str, uid: u32, home: &Path) -> Result<Account, Failure> {
-    match ensure_user(context.root.directory(), name, uid, home) {
-        Ok(account) => {
-            account.notes.iter().for_each(|note| context.log.warn(note));
-            Ok(account)
-        }
-        Err(error @ AccountError::Write { .. }) => {
-            let error = chain(&error);
-            context.log.warn(&format!(
-                "{error}; running Flux as uid {uid} without an entry in /etc/passwd"
-            ));
-            let (name, home) = (name.to_owned(), context.config.layout.home());
-            Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: Vec::new() })
-        }
-        Err(error) => {
-            let doing = "prepare the account that Flux runs as";
-            Err(Failure::because(Exit::Prepare, doing, &error))
+    let found = address.ip();
+    let route = lead_route(&run.config, &run.facts, run.session.lead, found)?;
+    run.session.lead = Some(found);
+    match route {
+        None => Ok(()),
+        Some(route) => {
+            if let Some(note) = route.note {
+                log.info(note);
+            }
+            execute(run, &Step::WriteFile(route.file)).await
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::accounts::become_user::Target;
 use crate::accounts::passwd::Databases;
-use crate::execute::context::{Context, Identity};
+use crate::execute::run::Files;
+use crate::execute::session::Identity;
 use crate::plan::facts::databases;
-use crate::system::files;
+use crate::system::files::open_directory;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Directories of the system (FHS 3.0): who owns one of them, or one below it, decides what root executes
 /// and reads.
@@ -26,64 +27,64 @@ const SHARED: [&str; 6] = ["/home", "/media", "/mnt", "/opt", "/srv", "/tmp"];
 const ENTER: u32 = 0o1;
 const WRITE: u32 = 0o3;
 
-/// Gives the broker's user the working directory, as [`adopt`] does. Where that user cannot enter one that
-/// stays root's, everything that follows starts in the user's home.
-pub(super) fn adopt_own(context: &mut Context) {
-    let own = context.session.working_directory.clone();
-    if adopt(context, &own) {
-        return;
+/// Gives the broker's user the working directory, as [`adopt`] does. Where that user cannot enter one that stays root's,
+/// the result is the user's home, in which everything that follows starts.
+pub(super) fn adopt_own(files: &Files, own: &Path) -> Option<PathBuf> {
+    if adopt(files, own) {
+        return None;
     }
-    let Some(Identity { name, home, user: Some(user) }) = &context.session.identity else { return };
+    let Some(Identity { name, home, user: Some(user) }) = &files.session.identity else {
+        return None;
+    };
     let enters = |path| fs::metadata(path).is_ok_and(|found| allows(&found, user, ENTER));
     if own.ancestors().all(enters) {
-        return;
+        return None;
     }
-    let home = context.root.at(home);
+    let home = files.root.at(home);
     let (own, shown) = (own.display(), home.display());
-    context.log.warn(&format!("{name} cannot enter {own}: the command starts in {shown}"));
-    context.session.environment.insert("PWD".into(), home.clone().into());
-    context.session.working_directory = home;
+    files.log.warn(&format!("{name} cannot enter {own}: the command starts in {shown}"));
+    Some(home)
 }
 
-/// Gives the broker's user the directory `path` itself (nothing in it) when it lies in the
-/// image's own file system and is closed to that user. Volumes are never touched, and neither are directories
-/// of the system or of another user: false, and a line in the log, for one of those.
-pub(super) fn adopt(context: &Context, path: &Path) -> bool {
-    let Some(Identity { name, user: Some(user), .. }) = &context.session.identity else {
+/// Gives the broker's user the directory `path` itself (nothing in it) when it lies in the image's own file system and is
+/// closed to that user. Volumes are never touched, and neither are directories of the system or of another user: for one
+/// of those the result is false, and the log has a line.
+pub(super) fn adopt(files: &Files, path: &Path) -> bool {
+    let Some(Identity { name, user: Some(user), .. }) = &files.session.identity else {
         return true;
     };
-    try_adopt(context, path, name, user).unwrap_or_else(|error| {
+    try_adopt(files, path, name, user).unwrap_or_else(|error| {
         let path = path.display();
         let text = format!("could not give {path} to {name}, who cannot write there: {error}");
-        context.log.warn(&text);
+        files.log.warn(&text);
         true
     })
 }
 
-fn try_adopt(context: &Context, path: &Path, name: &str, user: &Target) -> io::Result<bool> {
+fn try_adopt(files: &Files, path: &Path, name: &str, user: &Target) -> io::Result<bool> {
     let real = fs::canonicalize(path)?;
-    let (own, root) = (fs::metadata(&real)?, fs::metadata(context.root.directory())?);
+    let (own, root) = (fs::metadata(&real)?, fs::metadata(files.root.directory())?);
     // The directory `/` is where a container starts that has none.
     let is_root = own.ino() == root.ino();
     if own.dev() != root.dev() || is_root || allows(&own, user, WRITE) {
         return Ok(true);
     }
-    let inside = real.strip_prefix(fs::canonicalize(context.root.directory())?).unwrap_or(&real);
-    let accounts = databases(&context.root);
+    let inside = real.strip_prefix(fs::canonicalize(files.root.directory())?).unwrap_or(&real);
+    let accounts = databases(&files.root);
     let shown = path.display();
     if let Some(why) = reserved(&Path::new("/").join(inside), user.uid, &accounts) {
-        context.log.warn(&format!(
+        files.log.warn(&format!(
             "{shown} stays closed to {name}: {why}; give {name} a directory of its own, by workingDir or \
              in the image, or mount a volume"
         ));
         return Ok(false);
     }
-    let directory = files::open_directory(&real)?;
+    let directory = open_directory(&real)?;
     if (directory.metadata()?.dev(), directory.metadata()?.ino()) != (own.dev(), own.ino()) {
         return Err(io::Error::other("another directory has taken its place"));
     }
     fchown(&directory, Some(user.uid), Some(user.gid))?;
-    context.log.info(&format!("{shown} now belongs to {name}"));
+    files.log.info(&format!("{shown} now belongs to {name}"));
     Ok(true)
 }
 
@@ -103,13 +104,11 @@ fn reserved(path: &Path, uid: u32, accounts: &Databases) -> Option<String> {
     owner.map(|user| format!("{} is the home of {}", user.home.display(), user.name))
 }
 
-/// The working directory, where the broker's user can make files.
-pub(super) fn own_place(context: &Context) -> Option<&Path> {
-    let own = &context.session.working_directory;
-    let found = fs::metadata(own).ok()?;
-    // We are root and could write, but the file would be no use to a user who cannot.
-    let user = context.session.identity.as_ref().and_then(|identity| identity.user.as_ref());
-    user.is_none_or(|user| allows(&found, user, WRITE)).then_some(own)
+/// Whether the broker's user can make files in the directory `path`. The agent may be root and could, but a file would be
+/// of no use to a user who cannot.
+pub(super) fn takes_files(files: &Files, path: &Path) -> bool {
+    let allowed = |found: Metadata| files.user().is_none_or(|user| allows(&found, user, WRITE));
+    fs::metadata(path).is_ok_and(allowed)
 }
 
 /// Whether a directory allows `permission` to `user`, by its mode bits alone.
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_the_system_and_homes_of_others_are_never_given_away() {
+    fn directories_of_the_system_and_homes_of_others_stay() {
         let passwd = "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/:\nubuntu:x:1000:1000::/home/ubuntu:\n\
                       app:x:1002:1002::/data/app/home:\nflux:x:1001:1001::/scratch/flux:/bin/sh\n";
         let accounts = Databases { passwd: passwd.into(), ..Databases::default() };

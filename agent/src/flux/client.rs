@@ -1,6 +1,6 @@
 //! `flux` as a client of this pod's broker, run as the broker's user.
 
-use crate::execute::context::Session;
+use crate::execute::session::Session;
 use crate::process::children::Children;
 use crate::system::output::{Log, chain};
 use flux_protocol::client::{BrokerAddress, job_manager, within};
@@ -39,7 +39,7 @@ impl FluxClient {
 
 /// Flux's cleanup: Python programs that take about a second on two busy cores. Flux registers them at its start
 /// (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
-/// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. The agent sets that for a broker with a
+/// [`DISABLE_JOB_CLEANUP`](crate::plan::variables::DISABLE_JOB_CLEANUP) is set. The agent sets that for a broker with a
 /// command, and registers them only if jobs are left at the end of the command. `flux resource acquire-mute` is left out,
 /// as older releases do not have it. Flux runs the last command first.
 const CLEANUP: [&str; 3] = [

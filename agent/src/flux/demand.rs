@@ -5,7 +5,7 @@
 //! resources itself, on the lowest ranks first as the schedulers do, by their numbers of nodes, cores and tasks in job-list.
 
 use crate::flux::drain::REASON;
-use crate::process::deadline::LOOK;
+use crate::plan::config::{CONFIG_POLL, ConfigReader};
 use crate::status::progress::DemandReporter;
 use flux_contract::Autoscale;
 use flux_contract::demand::Demand;
@@ -13,7 +13,6 @@ use flux_protocol::RankStatus;
 use flux_protocol::client::job_list::{self, WaitingJob};
 use flux_protocol::client::{BrokerAddress, SocketError, resource};
 use std::collections::VecDeque;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -32,12 +31,12 @@ pub(crate) async fn watch(
     reporter: DemandReporter,
 ) {
     let mut window = Window::new(Instant::now());
-    let mut read = Instant::now();
+    let (mut read, mut config) = (Instant::now(), ConfigReader::new(config));
     loop {
         let began = Instant::now();
-        if read.elapsed() >= LOOK {
+        if read.elapsed() >= CONFIG_POLL {
             read = began;
-            let text = fs::read_to_string(&config).unwrap_or_default();
+            let text = config.read().await.unwrap_or_default();
             settings = Autoscale::of_document(&text).unwrap_or(settings);
         }
         let counted = timeout(READ_TIMEOUT, count(&broker, settings.max_size)).await;

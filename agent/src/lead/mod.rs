@@ -1,5 +1,5 @@
-//! A worker's way to the lead broker: finding its address, asking its port with CURVE whether it lets
-//! this pod in, waiting for that, and noticing that it is gone.
+//! A worker's route to the lead broker: finding its address, probing its port with CURVE, waiting until it lets this pod in,
+//! and detecting that it is gone.
 
 mod dns;
 pub(crate) mod probe;

@@ -1,6 +1,6 @@
-//! Asking a lead broker's port whether it would let us in: a CURVE client handshake, which `ZeroMQ` answers by itself,
-//! and nothing after it. It tells apart what a worker that just connects could not: nobody there, somebody else
-//! there, another certificate, a certificate that is not let in.
+//! A probe of a lead broker's port: a CURVE client handshake, which `ZeroMQ` answers by itself, and nothing after it. It
+//! distinguishes cases that are the same to a worker which just connects: no listener, another program, another
+//! certificate, a certificate that is not let in.
 
 use bytes::Bytes;
 use flux_protocol::CurveCertificate;
@@ -46,24 +46,24 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a probe found; the text form names the cause, and what to look at where that is known.
+/// The result of a probe; the text form has the cause, and a remedy where one is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The handshake was completed: a broker with our certificate listens there.
     Accepted,
     /// The server has our certificate but does not let it in; the status is that of ZAP (RFC 27), usually `400`.
     Refused(String),
-    /// Something else listens there, which says this of itself.
+    /// Another program listens there, with this greeting.
     NotCurve(String),
     /// The server has another certificate.
     WrongKey,
     /// Nothing listens on the port, or the service in front of it has no endpoint yet.
     ConnectionRefused,
-    /// There is no way to the address; this is what the system said.
+    /// There is no route to the address, with the error of the system.
     Unreachable(String),
-    /// No answer came in time to what was awaited.
+    /// The answer of this stage did not come in time.
     TimedOut(Stage),
-    /// The peer speaks CURVE but not as it should, or went away in between: when, and what was wrong.
+    /// The peer breaks the protocol, or went away during the handshake: the stage, and the error.
     Protocol(Stage, String),
 }
 
@@ -151,7 +151,7 @@ fn client(certificate: &CurveCertificate) -> MechanismSetup {
 struct Link {
     stream: TcpStream,
     connection: Connection,
-    /// What has come of the peer's greeting.
+    /// The part of the peer's greeting that has come.
     greeting: Vec<u8>,
     /// How many bytes of the peer were understood.
     understood: usize,
@@ -172,7 +172,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends some of what waits, `limit` bytes at most.
+    /// Sends some of the waiting bytes, `limit` at most.
     async fn write(&mut self, limit: usize) -> Result<(), Error> {
         let bytes = self.connection.poll_transmit();
         let written = self.stream.write(&bytes[..limit.min(bytes.len())]).await?;
@@ -239,7 +239,7 @@ fn failed(link: &Link, error: &Error) -> Outcome {
     }
 }
 
-/// What a peer without CURVE has said of itself.
+/// The greeting of a peer without CURVE.
 fn seen(greeting: &[u8]) -> String {
     if let [_, _, _, _, _, _, _, _, _, _, major, rest @ ..] = greeting
         && may_be_greeting(greeting)
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_described_by_as_much_of_its_greeting_as_it_sends() {
+    fn a_peer_is_described_by_its_greeting() {
         assert_eq!(
             seen(b"SSH-2.0-OpenSSH_9.2\r\n"),
             "\"SSH-2.0-OpenSSH_9.2\\r\\n\", which is not ZeroMQ"

@@ -1,4 +1,4 @@
-//! Waiting until the lead broker answers, and saying all along what is in the way.
+//! Waiting until the lead broker answers, with reports of what keeps it from that.
 
 use crate::failure::Failure;
 use crate::lead::probe::{Outcome, probe};
@@ -11,35 +11,34 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long the lead is tried often: in this time it usually comes up.
+/// How long the lead is probed often: it usually comes up in this time.
 const EAGER: Duration = Duration::from_secs(3);
-/// Pause after a failure at first, and the same for each worker of a large instance: together they try at most 2,000 times
-/// a second on each way.
+/// The first pause after a failure, and the same for each worker of a large instance: together they try at most 2,000
+/// times a second on each route.
 const FIRST_PAUSE: Duration = Duration::from_millis(30);
 const FIRST_PAUSE_OF_WORKER: Duration = Duration::from_micros(500);
 /// Once the lead is late, each pause is half as long again, up to this: a worker loses at most twice that when the lead
-/// comes up in between ([`spread`]). For each worker of a large instance it is longer: together they try some 80 times a
-/// second on each way.
+/// comes up in between ([`spread`]). In a large instance it is longer: all workers together try some 80 times a second on
+/// each route.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE_OF_WORKER: Duration = Duration::from_millis(12);
 const LONGEST_PAUSE_OF_ALL: Duration = Duration::from_secs(15);
-/// How long a connection may take at first: twice as long after each that took it all, up to the second value, for a lead
-/// that is far away; in a large instance, one and four first pauses. Until kube-proxy knows a Service that was made a
-/// moment ago, and for a moment while it writes its rules, what is sent there is dropped, and the kernel sends a SYN
-/// again only after a second.
+/// How long a connection may take at first: twice as long after each that took all of its time, up to the second value, for
+/// a lead that is far away; in a large instance, one and four first pauses. Until kube-proxy knows a new Service, and for a
+/// moment while it writes its rules, packets to that are dropped, and the kernel repeats a SYN only after a second.
 const EAGER_CONNECTION: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(200));
-/// How long one probe may take: a lost SYN is sent again after a second, and a lead of many workers has as many handshakes
-/// to do. The deadline does not cut it short: what was seen last would be that cut, and not what is in the way.
+/// How long one probe may take: the kernel repeats a lost SYN after a second, and a lead of many workers has many handshakes
+/// to do. The deadline does not cut it short: the last finding would be that cut, and not the real obstacle.
 const PROBE: Duration = Duration::from_secs(2);
-/// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at
-/// about the same time, and who asks DNS too early may be answered for half a minute that there is no such name.
+/// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at about
+/// the same time, and a name that is asked for too early may be unknown for half a minute.
 const FIRST_LOOKUP: Duration = Duration::from_millis(400);
-/// Time between two look-ups: the addresses that one finds are tried in between.
+/// Time between two look-ups, in which the found addresses are tried.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A lead broker that let us in.
+/// A lead broker that lets this pod in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeadFound {
     /// Where it answered.
@@ -50,9 +49,9 @@ pub struct LeadFound {
     pub elapsed: Duration,
 }
 
-/// Probes the lead at `target` until it lets us in or `deadline` has passed (it is tried at least once, and an attempt
-/// that has begun is brought to its end). `report` takes what was seen. A certificate that does not fit is reported as
-/// a warning but tried again: the pod of a cluster that is being replaced may answer for a moment.
+/// Probes the lead at `target` until it lets this pod in or `deadline` has passed. There is at least one attempt, and one
+/// that has begun is finished. `report` gets the findings. A certificate that does not fit is reported as a warning but
+/// tried again: the pod of a cluster that is being replaced may answer for a moment.
 pub async fn wait_for_lead(
     target: &AwaitLead,
     certificate: &CurveCertificate,
@@ -65,7 +64,7 @@ pub async fn wait_for_lead(
     Box::pin(wait(target, deadline, report, probe, resolve, spread)).await
 }
 
-/// Pauses of a worker of an instance with so many hosts.
+/// Pauses of a worker of an instance with this number of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pauses {
     first: Duration,
@@ -82,13 +81,13 @@ impl Pauses {
     }
 }
 
-/// A time between nothing and twice `mean`: workers that began together would ask together every time.
+/// A time between zero and twice `mean`: workers that began together would otherwise ask together every time.
 pub(crate) fn spread(mean: Duration) -> Duration {
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     mean.mul_f64(f64::from(random) / f64::from(u32::MAX) * 2.0)
 }
 
-/// Tries address and name side by side: neither waits for packets or DNS answers that the other lost.
+/// Tries address and name side by side: neither waits for the packets or DNS answers that the other one lacks.
 async fn wait(
     target: &AwaitLead,
     deadline: Duration,
@@ -97,7 +96,8 @@ async fn wait(
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
 ) -> Result<LeadFound, Failure> {
-    let (search, pauses) = (RefCell::new(Search::new(deadline, report)), Pauses::of(target.hosts));
+    let (search, pauses) =
+        (RefCell::new(LeadSearch::new(deadline, report)), Pauses::of(target.hosts));
     let probe = async |address, patience| {
         let address = SocketAddr::new(address, target.port);
         (address, probe(address, patience).await)
@@ -105,7 +105,7 @@ async fn wait(
     let by_address = async {
         let own = Ok(vec![target.address?]);
         let look = async |patience| attempt(&own, async |it| probe(it, patience).await).await;
-        repeat(&search, Way::Address, pauses, &spread, look).await
+        repeat(&search, Route::Address, pauses, &spread, look).await
     };
     let by_name = async {
         if target.address.is_some() {
@@ -116,12 +116,12 @@ async fn wait(
             if looked_up.is_none_or(|when: Instant| when.elapsed() >= LOOKUP_INTERVAL) {
                 looked_up = Some(Instant::now());
                 named = resolve(&target.name).await;
-                // What the address itself has shown need not be asked again by its name.
+                // The address itself is tried already.
                 let _ = named.as_mut().map(|all| all.retain(|it| target.address != Some(*it)));
             }
             attempt(&named, async |it| probe(it, patience).await).await
         };
-        repeat(&search, Way::Name, pauses, &spread, look).await
+        repeat(&search, Route::Name, pauses, &spread, look).await
     };
     let found = tokio::select! {
         biased;
@@ -133,13 +133,13 @@ async fn wait(
     found.map(|address| search.found(address)).map_err(|()| search.failed(target))
 }
 
-/// Looks until the lead lets us in, or the deadline has passed; the pauses grow once it is late.
+/// Looks until the lead lets this pod in, or the deadline has passed; the pauses grow once it is late.
 async fn repeat(
-    search: &RefCell<Search<'_>>,
-    way: Way,
+    search: &RefCell<LeadSearch<'_>>,
+    route: Route,
     pauses: Pauses,
     spread: impl Fn(Duration) -> Duration,
-    mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Seen>,
+    mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Findings>,
 ) -> Option<SocketAddr> {
     let (started, deadline) = (search.borrow().started, search.borrow().deadline);
     let shortest = EAGER_CONNECTION.0.max(pauses.first);
@@ -150,7 +150,7 @@ async fn repeat(
         let (eager, began) = (started.elapsed() < EAGER, Instant::now());
         match look(if eager { connection } else { pauses.probe }).await {
             Ok(address) => return Some(address),
-            Err(seen) => search.borrow_mut().note(way, seen),
+            Err(findings) => search.borrow_mut().note(route, findings),
         }
         connection =
             if began.elapsed() < connection { shortest } else { (connection * 2).min(longest) };
@@ -165,59 +165,60 @@ async fn repeat(
     }
 }
 
-/// The first of `addresses` that lets us in, or what was seen at all of them.
+/// The first of `addresses` that lets this pod in, or the findings at all of them.
 async fn attempt(
     addresses: &Result<Vec<IpAddr>, String>,
     probe: impl AsyncFn(IpAddr) -> (SocketAddr, Outcome),
-) -> Result<SocketAddr, Seen> {
-    let mut seen = Seen::default();
-    let addresses =
-        addresses.as_ref().map_err(|error| Seen { text: error.clone(), ..Seen::default() })?;
+) -> Result<SocketAddr, Findings> {
+    let mut findings = Findings::default();
+    let addresses = addresses
+        .as_ref()
+        .map_err(|error| Findings { text: error.clone(), ..Findings::default() })?;
     for address in addresses {
         let (address, outcome) = probe(*address).await;
         if outcome == Outcome::Accepted {
             return Ok(address);
         }
         let certificate_problem = outcome.is_certificate_problem();
-        seen.add(&Seen { text: format!("{address}: {outcome}"), certificate_problem });
+        findings.add(&Findings { text: format!("{address}: {outcome}"), certificate_problem });
     }
-    Err(seen)
+    Err(findings)
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Route {
     Address,
     Name,
 }
 
-/// What the ways to the lead have in common.
-struct Search<'report> {
+/// The state of all routes to the lead.
+struct LeadSearch<'report> {
     started: Instant,
     deadline: Duration,
     attempts: u32,
-    /// What was seen last on each [`Way`].
-    last: [Seen; 2],
-    /// What was reported last, and when.
-    reported: Option<(Seen, Duration)>,
+    /// The last findings on each [`Route`].
+    last: [Findings; 2],
+    /// The last report, and its time.
+    reported: Option<(Findings, Duration)>,
     report: &'report mut dyn FnMut(&str),
 }
 
-impl<'report> Search<'report> {
+impl<'report> LeadSearch<'report> {
     fn new(deadline: Duration, report: &'report mut dyn FnMut(&str)) -> Self {
         let (started, last) = (Instant::now(), Default::default());
         Self { started, deadline, attempts: 0, last, reported: None, report }
     }
 
-    fn seen(&self) -> Seen {
-        let mut all = Seen::default();
-        self.last.iter().for_each(|seen| all.add(seen));
+    fn findings(&self) -> Findings {
+        let mut all = Findings::default();
+        self.last.iter().for_each(|it| all.add(it));
         all
     }
 
-    /// Reports a change at once, and what stays as it was every ten seconds.
-    fn note(&mut self, way: Way, seen: Seen) {
-        self.last[way as usize] = seen;
-        let (now, elapsed) = (self.seen(), self.started.elapsed());
+    /// Reports a change at once, and findings that stay the same every ten seconds.
+    fn note(&mut self, route: Route, findings: Findings) {
+        self.last[route as usize] = findings;
+        let (now, elapsed) = (self.findings(), self.started.elapsed());
         let urgency = if now.certificate_problem { "WARNING: " } else { "" };
         let since = match &self.reported {
             Some((last, when)) if *last == now => {
@@ -240,7 +241,7 @@ impl<'report> Search<'report> {
     fn failed(&self, target: &AwaitLead) -> Failure {
         let AwaitLead { name, port, .. } = target;
         let (seconds, attempts) = (self.started.elapsed().as_secs(), self.attempts);
-        let seen = self.seen().text;
+        let seen = self.findings().text;
         let text = format!(
             "lead broker {name} port {port} did not let this pod in within {seconds} s ({attempts} attempts); last seen: {seen}"
         );
@@ -248,14 +249,14 @@ impl<'report> Search<'report> {
     }
 }
 
-/// What was found on the way to the lead.
+/// Why a route does not lead to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Seen {
+struct Findings {
     text: String,
     certificate_problem: bool,
 }
 
-impl Seen {
+impl Findings {
     fn add(&mut self, more: &Self) {
         let separator = if self.text.is_empty() || more.text.is_empty() { "" } else { "; " };
         self.text += separator;
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workers_of_a_large_instance_try_less_often_each() {
+    fn each_worker_of_a_large_instance_tries_less_often() {
         let of = |hosts| {
             let Pauses { first, longest, probe } = Pauses::of(hosts);
             [first, longest, probe].map(|it| it.as_millis())
@@ -340,9 +341,9 @@ mod tests {
         assert!((0..100).all(|_| spread(FIRST_PAUSE) <= FIRST_PAUSE * 2));
     }
 
-    /// On both ways together, and with the lead half a minute late.
+    /// On both routes together, and with the lead half a minute late.
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_workers_try_a_late_lead_at_most_two_hundred_times_a_second() {
+    async fn a_thousand_workers_are_slow_with_a_late_lead() {
         let (began, attempts) = (Instant::now(), RefCell::new(0));
         let target = AwaitLead { hosts: 1_000, ..target(Some(SERVICE)) };
         let probe = async |_: SocketAddr, _: Duration| {
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lead_that_answers_at_once_costs_no_pause_and_no_report() {
+    async fn a_lead_that_answers_at_once_is_not_reported() {
         let waited = run(Some(SERVICE), 60, |_, _| Outcome::Accepted, |_| unknown()).await;
         let address = SocketAddr::new(ip(SERVICE), 8050);
         assert_eq!(waited.found(), LeadFound { address, attempts: 1, elapsed: Duration::ZERO });
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_costs_30_milliseconds_for_3_seconds_and_then_pauses_grow_to_a_second() {
+    async fn pauses_after_a_refusal_grow_to_a_second() {
         let up = EAGER + Duration::from_secs(12);
         let outcome = |now, _| if now < up { REFUSED } else { Outcome::Accepted };
         let waited = run(Some(SERVICE), 60, outcome, |_| Ok(Vec::new())).await;
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lead_that_is_far_away_gets_the_time_that_it_takes() {
+    async fn a_distant_lead_gets_the_time_that_it_needs() {
         let way = Duration::from_millis(150);
         let probe = async |_, connection: Duration| {
             sleep(connection.min(way)).await;
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_of_nothing_still_tries_each_way_once() {
+    async fn a_deadline_of_zero_still_tries_each_route_once() {
         let waited = run(Some(SERVICE), 0, |_, _| REFUSED, |_| unknown()).await;
         assert_eq!(
             waited.result.unwrap_err().to_string(),

@@ -1,5 +1,5 @@
-//! Notices that the lead is gone for good. A broker that has lost its parent waits for it without a limit: where no
-//! other lead takes the place of the old one, the worker would look as if all were well.
+//! Detects that the lead is gone for good. A broker that has lost its parent waits for it without a limit: where no other
+//! lead takes the place of the old one, the worker would look healthy.
 
 use crate::lead::resolver::lookup;
 use crate::lead::wait::spread;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// So long for each worker: together they look at most 20 times a second.
+/// All workers together look at most 20 times a second.
 const INTERVAL_OF_WORKER: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeadWatch {
-    /// Between two looks on average, each of which costs the lead a connection.
+    /// The mean time between two looks, each of which costs the lead a connection.
     pub interval: Duration,
-    /// How long the port must have refused. A container that is started again in its pod is back long before.
+    /// How long the port must have refused connections. A container that is started again in its pod is back long before.
     pub patience: Duration,
-    /// Whether no answer is as good as a refusal, and its own address as good as all of them: who waits for the next
-    /// lead in vain loses less than who has left it.
+    /// Whether no answer counts as a refusal, and the lead's own address for all of them: a worker that waits for the next
+    /// lead in vain loses less than one that has left the present one.
     pub silence_counts: bool,
 }
 
@@ -35,15 +35,15 @@ impl Default for LeadWatch {
 }
 
 impl LeadWatch {
-    /// For a lead that may be about to end. Until its Service knows that, packets go where its pod was, and get lost.
+    /// For a lead that may be about to end. Until its Service knows that, packets go to the place of its pod, and get lost.
     pub(crate) const SHORT: Self = Self {
         interval: Duration::from_millis(500),
         patience: Duration::from_secs(1),
         silence_counts: true,
     };
 
-    /// Returns when nothing has listened at `lead` for as long as the patience. Unless silence counts: where its own
-    /// address, or its name where it has none, gives no answer, that proves nothing and begins the count anew.
+    /// Returns when nothing has listened at `lead` for the time of `patience`. Unless silence counts, no answer of its own
+    /// address, or of its name where it has none, proves nothing and starts the time anew.
     pub(crate) async fn lost(self, lead: &AwaitLead) {
         let mut refused_since: Option<Instant> = None;
         // Workers that began together look at different times, and those of a large instance less often each.
@@ -88,16 +88,16 @@ impl LeadWatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Refused,
-    /// This pod has no addresses of that kind, so none of them says anything about the lead.
+    /// This pod has no addresses of that kind, so the address proves nothing.
     NoWay,
     /// Packets got lost.
     None,
     Listens,
 }
 
-/// Its own address is that of a Service, which refuses when no pod is behind it: then the addresses of the name,
-/// which DNS may still have of a pod that is gone, count only where somebody listens. By itself a name that gives no
-/// answer proves nothing.
+/// The lead's own address is that of a Service, which refuses when it has no pod: then the addresses of the name, which DNS
+/// may still have of a pod that is gone, count only where a broker listens. A name alone that gives no answer proves
+/// nothing.
 fn none_listens(own: Option<Answer>, named: &[Answer]) -> bool {
     if own == Some(Answer::Refused) {
         return !named.contains(&Answer::Listens);
@@ -157,16 +157,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_refuses_all_along_is_a_lost_lead_and_one_that_listens_is_not() {
+    async fn a_port_that_refuses_all_along_is_a_lost_lead() {
         let (listener, lead) = listening().await;
         assert!(stays(QUICK, &lead).await, "it listens");
         drop(listener);
         until_lost(QUICK, &lead).await;
     }
 
-    /// The next lead may be there soon: what is seen in between must do.
     #[tokio::test]
-    async fn a_lead_that_may_be_about_to_end_is_lost_when_its_own_address_does_not_listen() {
+    async fn silence_counts_for_a_lead_that_may_end() {
         let short = LeadWatch { silence_counts: true, ..QUICK };
         let (_listener, listens) = listening().await;
         assert!(stays(short, &listens).await, "it listens");
@@ -183,23 +182,22 @@ mod tests {
 
     /// A broker that reached the lead by its name goes on while the lead's Service has no way there.
     #[tokio::test]
-    async fn a_lead_whose_name_still_leads_to_it_is_not_lost() {
+    async fn a_lead_that_its_name_reaches_is_not_lost() {
         let (_listener, lead) = listening().await;
         assert!(stays(QUICK, &elsewhere(&lead)).await, "its name leads to a listener");
     }
 
     #[test]
-    fn a_name_where_nobody_answers_keeps_no_lead_that_its_service_does_not_have() {
+    fn a_silent_name_keeps_no_lead_that_its_service_lacks() {
         use Answer::{Listens, NoWay, None as Silent, Refused};
         for (service, name, is_lost) in [
             (Some(Refused), &[Silent][..], true),
             (Some(Refused), &[], true),
             (Some(Refused), &[Silent, Listens], false),
-            // Nothing else is known.
             (None, &[Refused, Silent], false),
             (None, &[Refused, Listens], false),
             (None, &[], false),
-            // An address of a kind that this pod does not have says nothing.
+            // An address of a kind that this pod does not have proves nothing.
             (None, &[Refused, NoWay], true),
             (Some(NoWay), &[Refused], true),
             (Some(NoWay), &[], false),

@@ -1,95 +1,87 @@
 //! The state kept from one MiniCluster to the next.
 //!
-//! Flux restores its content from a file (`content.restore`) and, once its queue is stopped and
-//! idle, dumps it to one (`content.dump`, flux-broker-attributes(7)); the dump is written in place,
-//! so it goes to a directory of ours beside the archive. It takes the archive's name only when it
-//! is whole: a dump that was cut off never replaces the state of before.
+//! Flux restores its content from a file (`content.restore`) and, once its queue is stopped and idle, dumps it to one
+//! (`content.dump`, flux-broker-attributes(7)). It writes the dump in place, so the dump goes to a directory of the agent
+//! beside the archive, and gets the archive's name only when it is whole: a dump that was cut off never replaces the
+//! state of before.
 
-use crate::execute::context::Context;
+use crate::execute::run::Run;
 use crate::failure::{Failure, failed};
-use crate::pid1::ending::BrokerEnd;
-use crate::plan::broker::attribute;
+use crate::pid1::outcome::BrokerEnd;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
+use crate::system::root::Root;
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
+use std::time::Duration;
 use tokio::task::spawn_blocking;
 
-/// The broker's options: restore the archive that is there, dump to a directory that is made for the broker's user.
+/// Whether there is an archive to restore.
+pub(crate) fn is_there(root: &Root, archive: &ArchiveRun) -> io::Result<bool> {
+    let file = root.at(&archive.path);
+    files::with_rights_of_owner(&file, || file.try_exists())
+}
+
+/// Whether there is an archive to restore, and a directory for its next state, which is made here for the broker's user.
 ///
-/// An archive that cannot be looked at ends the run: Flux would start without the state of before, and in the end put
-/// its own in that one's place. On a volume that is read only there is no directory: the run goes on and its state is
-/// not kept, which may be meant so. Any other place that takes no files ends the run: better now than when there is a
-/// state to keep.
-///
-/// What touches the archive's volume is done on threads of their own, here and below: it may not answer, while PID 1 has
-/// to take signals.
-pub(crate) async fn options(
-    context: &mut Context,
-    archive: &ArchiveRun,
-) -> Result<Vec<String>, Failure> {
-    let ArchiveRun { path, staging, dump } = archive.clone();
-    let [file, directory] = [&path, &staging].map(|path| context.root.at(path));
-    let owner = context.ids(Owner::Broker);
-    let prepare = spawn_blocking(move || {
-        let exists = files::with_rights_of_owner(&file, || file.try_exists());
-        let made = files::remove_directory(&directory)
-            .and_then(|()| files::make_directory(&directory, 0o700, owner));
-        (exists, made)
-    });
-    let (exists, made) = match context.signals.unless_stopped(prepare).await? {
-        Ok(prepared) => prepared,
-        Err(error) => return Err(failed("look for archive", &path)(error.into())),
+/// An archive that cannot be looked at ends the run: Flux would start without the state of before, and in the end put its
+/// own in the place of that. On a volume that is read only there is no directory: the run goes on and its state is not
+/// kept, which may be meant so. Any other place that takes no files ends the run: better now than when there is a state to
+/// keep.
+pub(crate) async fn prepare(run: &mut Run, archive: &ArchiveRun) -> Result<(bool, bool), Failure> {
+    let (files, planned) = (run.files(), archive.clone());
+    let work = move || {
+        let staging = files.root.at(&planned.staging);
+        let made = files::remove_directory(&staging)
+            .and_then(|()| files::make_directory(&staging, 0o700, files.ids(Owner::Broker)));
+        (is_there(&files.root, &planned), made)
     };
-    let set = |name: &str, path: &Path| attribute(&format!("{name}={}", path.display()));
-    let exists = exists.map_err(failed("look for archive", &path))?;
-    let mut options: Vec<String> =
-        exists.then(|| set("content.restore", &path)).into_iter().collect();
+    let (found, made) = run.off_thread("look for the archive", Duration::ZERO, work).await?;
+    let ArchiveRun { path, staging, dump: _ } = archive;
+    let has_archive = found.map_err(failed("look for archive", path))?;
     match made {
-        Ok(()) => options.push(set("content.dump", &dump)),
+        Ok(()) => Ok((has_archive, true)),
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             let path = path.display();
-            context.warned(&format!("the state will not be kept in archive {path}: {error}"));
+            run.warned(&format!("the state will not be kept in archive {path}: {error}"));
+            Ok((has_archive, false))
         }
-        Err(error) => {
-            let doing = "make a place for the archive's next state,";
-            return Err(failed(doing, &staging)(error));
-        }
+        Err(error) => Err(failed("make a place for the archive's next state,", staging)(error)),
     }
-    Ok(options)
 }
 
 /// Puts the dump in the archive's place if the instance ran, the dump is whole and a stop leaves the time for it.
-pub(crate) async fn keep(context: &mut Context, archive: &ArchiveRun, broker: BrokerEnd) {
+pub(crate) async fn keep(run: &mut Run, archive: &ArchiveRun, broker: &BrokerEnd) {
     let [path, staging, dump] =
-        [&archive.path, &archive.staging, &archive.dump].map(|path| context.root.at(path));
-    let shown = path.display().to_string();
+        [&archive.path, &archive.staging, &archive.dump].map(|path| run.root.at(path));
+    let (shown, broker) = (path.display().to_string(), broker.clone());
     let replace = spawn_blocking(move || {
-        // That it could not be made is in the log since the broker started.
-        let replaced = files::is_directory(&staging).then(|| replace_by_dump(&path, &dump, broker));
+        // The log has a line since the start of the broker if it could not be made.
+        let replaced =
+            files::is_directory(&staging).then(|| replace_by_dump(&path, &dump, &broker));
         if replaced.is_some() {
-            // What is left in it is of no use; that it stays is no harm.
+            // The rest of it is of no use, and does no harm.
             let _ = files::remove_directory(&staging);
         }
         replaced
     });
-    let share = context.budget.main + context.budget.for_main().patience;
-    match context.signals.within(share, replace).await {
+    let share = run.grace.main + run.grace.of_main_process().give_up_after;
+    match run.signals.within(share, replace).await {
         Some(Ok(None)) => {}
-        Some(Ok(Some(Ok(())))) => context.log.info(&format!("the state is kept in {shown}")),
-        Some(Ok(Some(Err(why)))) => context.failed(&why),
-        Some(Err(error)) => context.failed(&format!("archive {shown} stays as it was: {error}")),
+        Some(Ok(Some(Ok(())))) => run.log.info(&format!("the state is kept in {shown}")),
+        Some(Ok(Some(Err(why)))) => run.failed(&why),
+        Some(Err(error)) => run.failed(&format!("archive {shown} stays as it was: {error}")),
         None => {
             let why = "the pod's grace period left no time to keep the state";
-            context.failed(&format!("archive {shown} stays as it was: {why}"));
+            run.failed(&format!("archive {shown} stays as it was: {why}"));
         }
     }
 }
 
 /// Replaces the archive at `path`, or gives the reason why it stays as it was.
-fn replace_by_dump(path: &Path, dump: &Path, broker: BrokerEnd) -> Result<(), String> {
+fn replace_by_dump(path: &Path, dump: &Path, broker: &BrokerEnd) -> Result<(), String> {
     let stays = |why: String| format!("keep archive {} as it was: {why}", path.display());
     if !broker.ran {
         return Err(stays("the broker did not get as far as to run".to_owned()));
@@ -97,8 +89,7 @@ fn replace_by_dump(path: &Path, dump: &Path, broker: BrokerEnd) -> Result<(), St
     if files::with_rights_of_owner(dump, || files::open_regular(dump)).is_err() {
         return Err(stays(format!("Flux dumped nothing to {}", dump.display())));
     }
-    // 0 is the code of a broker whose every phase went well, the dump among them. Any other may
-    // be that of a later phase.
+    // With 0 a broker ends all of whose phases succeeded, the dump among them. Another code may be that of a later phase.
     if broker.code != 0 {
         let whole = files::with_rights_of_owner(dump, || check_whole(dump));
         whole.map_err(|error| stays(format!("the dump is not whole: {error}")))?;
@@ -109,7 +100,7 @@ fn replace_by_dump(path: &Path, dump: &Path, broker: BrokerEnd) -> Result<(), St
     })
 }
 
-/// Under its own name the archive is on the disk, or it is the one of before.
+/// The archive is on the disk before it gets its name.
 fn replace(dump: &Path, path: &Path) -> io::Result<()> {
     files::open_regular(dump)?.sync_all()?;
     fs::rename(dump, path)?;
@@ -145,7 +136,7 @@ fn unreadable(error: &io::Error) -> io::Error {
 
 fn ends_as_tar(mut archive: impl Read) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
-    // How many zeros the text so far ends with.
+    // How many zeros the archive has at its end so far.
     let mut zeros = 0_usize;
     loop {
         let length = archive.read(&mut buffer).map_err(|error| unreadable(&error))?;
@@ -184,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_with_its_end_is_whole_and_one_that_is_cut_off_anywhere_is_not() {
+    fn an_archive_that_is_cut_off_anywhere_is_not_whole() {
         let (plain, packed) = (tar(), gzip(&tar()));
         for (name, content) in [("a.tar", &plain), ("a.tgz", &packed), ("a.tar.gz", &packed)] {
             assert_eq!(fault(name, content), None, "{name}");
@@ -199,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_archive_and_one_of_another_format_are_not_known_to_be_whole() {
+    fn a_damaged_archive_is_not_known_to_be_whole() {
         let mut packed = gzip(&tar());
         let middle = packed.len() / 2;
         packed[middle] ^= 0x55;

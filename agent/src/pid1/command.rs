@@ -4,12 +4,12 @@ use crate::failure::Failure;
 use crate::flux::client::{FluxClient, register_cleanup};
 use crate::flux::failed_task::failed_task;
 use crate::flux::refusal::{self, MOST_JOBS, Verdict};
-use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
+use crate::plan::variables::DISABLE_JOB_CLEANUP;
 use crate::process::children::Running;
 use crate::process::exit_status::{exit_code, start_failure_code};
-use crate::process::leftovers::members;
-use crate::process::signals::at;
+use crate::process::orphans::members;
+use crate::process::signals::sleep_until;
 use crate::process::terminal::give_terminal;
 use crate::status::timing::fluxtime_line;
 use crate::system::files;
@@ -32,19 +32,19 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 const GROUP_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Pause before a command that is still there after SIGKILL gets it once more.
+/// Pause before a command that SIGKILL has not ended gets another one.
 const SIGKILL_INTERVAL: Duration = Duration::from_secs(1);
-/// How much of what a submission says on stderr is remembered, in bytes: Flux's own sentence is the last. The
-/// termination message has room for half of it.
+/// Most bytes of a submission's stderr that are kept: Flux's own sentence is the last. The termination message has room
+/// for half of them.
 const STDERR_LIMIT: usize = 2048;
-/// Most bytes of the sentence that the command may leave about its failure.
-const FAILURE_LIMIT: u64 = 16 * 1024;
+/// Most bytes of the error that the command may leave in a file.
+const ERROR_LIMIT: u64 = 16 * 1024;
 /// How long the end of a submission's stderr is waited for once the submission has ended: a process
 /// that it left behind may hold it open.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Variables that Flux keeps from what a broker starts (flux-core, `broker/runat.c`): they are of an instance around
-/// it. Those that end with `_` stand for all that begin so.
+/// Variables that a broker keeps from its children (flux-core, `broker/runat.c`): they are those of an instance around it.
+/// One that ends with `_` stands for all that begin so.
 const OF_OTHER_INSTANCES: [&str; 9] = [
     "FLUX_JOB_",
     "FLUX_ENCLOSING_ID",
@@ -57,8 +57,8 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "NOTIFY_SOCKET",
 ];
 
-/// How what `flux job attach` says of itself begins, in the stderr of the tasks that it passes on.
-const SAID_BY_FLUX: &str = "flux-job: ";
+/// How the messages of `flux job attach` begin, in the stderr of the tasks that it passes on.
+const FLUX_PREFIX: &str = "flux-job: ";
 
 #[derive(Debug, Clone)]
 pub(crate) struct CommandEnd {
@@ -73,12 +73,12 @@ pub(crate) struct CommandEnd {
     /// Flux's id of its job, if it was one, and of that the task that failed.
     pub job: Option<String>,
     pub failed_task: Option<FailedTask>,
-    /// The end of what a submission that failed has said on stderr.
+    /// The end of the stderr of a submission that failed.
     pub output: Option<String>,
 }
 
 impl CommandEnd {
-    /// One of now, of which nothing more is known.
+    /// An end at this moment.
     pub(super) fn new(exit_code: i32, signal: Option<i32>) -> Self {
         Self {
             ended: Instant::now(),
@@ -93,28 +93,21 @@ impl CommandEnd {
     }
 }
 
-/// What the command is to be sent, and whether that is because its broker has ended.
-struct Ask {
+/// A signal for the command, which is sent because its broker has ended, or is not.
+struct SignalRequest {
     signal: Signal,
     broker_ended: bool,
 }
 
-impl Ask {
-    /// Whether the command is to end, by a signal that it may take or by one that it cannot.
-    fn is_for_an_end(&self) -> bool {
-        matches!(self.signal, Signal::SIGTERM | Signal::SIGKILL)
-    }
-}
-
 pub(crate) struct RunningCommand {
-    asks: mpsc::UnboundedSender<Ask>,
+    requests: mpsc::UnboundedSender<SignalRequest>,
     end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
 }
 
 impl RunningCommand {
     pub(crate) fn signal(&self, signal: Signal) {
-        // One that has just ended needs none.
-        let _ = self.asks.send(Ask { signal, broker_ended: false });
+        // A command that has just ended needs none.
+        let _ = self.requests.send(SignalRequest { signal, broker_ended: false });
     }
 
     /// Its end, when everything that follows it is done. May be called again when it was interrupted.
@@ -125,7 +118,7 @@ impl RunningCommand {
     /// Its end without its broker, which `failed` or was shut down.
     pub(crate) async fn end_without_broker(&mut self, failed: bool) -> CommandEnd {
         let signal = if failed { Signal::SIGKILL } else { Signal::SIGTERM };
-        let _ = self.asks.send(Ask { signal, broker_ended: true });
+        let _ = self.requests.send(SignalRequest { signal, broker_ended: true });
         let end = self.end().await;
         CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end }
     }
@@ -134,26 +127,47 @@ impl RunningCommand {
 pub(crate) struct CommandRun {
     pub client: FluxClient,
     pub command: LeadCommand,
-    /// How long it has to end, with all that is in its process group, once a signal asks for it.
-    pub patience: Duration,
-    /// How long it is waited for once it was killed: a process in the kernel's hands ends late, or never.
-    pub last_wait: Duration,
+    /// How long it has to end, with its whole process group, after a signal for that.
+    pub kill_after: Duration,
+    /// How long its end is waited for after SIGKILL: a process that waits in the kernel ends late, or never.
+    pub give_up_after: Duration,
     pub log: Log,
     pub timed: bool,
 }
 
-/// When a command that is to end is killed, and when it is given up.
-#[derive(Debug, Clone, Copy, Default)]
-struct Due {
-    kill: Option<Instant>,
-    give_up: Option<Instant>,
+/// The state of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// It was asked to end, and is killed at this time.
+    Stopping {
+        kill_at: Option<Instant>,
+    },
+    /// It was sent SIGKILL, which is repeated. Its end is not waited for after `give_up_at`.
+    Killed {
+        again_at: Instant,
+        give_up_at: Instant,
+    },
 }
 
-impl Due {
-    fn after_sigkill(self, last_wait: Duration) -> Self {
+impl State {
+    fn after_sigkill(self, give_up_after: Duration) -> Self {
         let now = Instant::now();
-        let give_up = self.give_up.unwrap_or_else(|| now + last_wait.max(SIGKILL_INTERVAL));
-        Self { kill: Some(now + SIGKILL_INTERVAL), give_up: Some(give_up) }
+        let give_up_at =
+            self.give_up_at().unwrap_or_else(|| now + give_up_after.max(SIGKILL_INTERVAL));
+        Self::Killed { again_at: now + SIGKILL_INTERVAL, give_up_at }
+    }
+
+    const fn kill_at(self) -> Option<Instant> {
+        match self {
+            Self::Running => None,
+            Self::Stopping { kill_at } => kill_at,
+            Self::Killed { again_at, .. } => Some(again_at),
+        }
+    }
+
+    const fn give_up_at(self) -> Option<Instant> {
+        if let Self::Killed { give_up_at, .. } = self { Some(give_up_at) } else { None }
     }
 }
 
@@ -161,35 +175,35 @@ struct Ended {
     status: ExitStatus,
     stopped: bool,
     without_broker: bool,
-    /// The end of what a submission said on stderr.
-    said: String,
+    /// The end of a submission's stderr.
+    stderr: String,
     /// The processes that SIGKILL has not ended.
     unkillable: Option<String>,
 }
 
 impl Ended {
-    /// The last line of it, which is Flux's reason where it refused.
+    /// Flux's reason where it refused the command.
     fn last_line(&self) -> Option<String> {
-        let last = self.said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let last = self.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
         last.map(str::to_owned)
     }
 }
 
 impl CommandRun {
-    /// Starts the command when its end is first waited for.
+    /// The command starts when its end is first waited for.
     pub(crate) fn start(self) -> RunningCommand {
-        let (asks, taken) = mpsc::unbounded_channel();
-        RunningCommand { asks, end: Box::pin(self.run(taken)) }
+        let (requests, receiver) = mpsc::unbounded_channel();
+        RunningCommand { requests, end: Box::pin(self.run(receiver)) }
     }
 
-    async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
+    async fn run(self, mut requests: mpsc::UnboundedReceiver<SignalRequest>) -> CommandEnd {
         let before = if self.command.may_be_refused {
             job_manager::newest(&self.client.broker, 1).await
         } else {
             None
         };
         let started = Instant::now();
-        let (end, without_broker) = match self.until_ended(&mut asks).await {
+        let (end, without_broker) = match self.until_ended(&mut requests).await {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
@@ -202,8 +216,7 @@ impl CommandRun {
         end
     }
 
-    /// The command as it is started. It leads a process group of its own: a signal reaches all of it, and
-    /// nobody else.
+    /// The command leads a process group of its own: a signal reaches all of it, and no other process.
     fn prepared(&self) -> Command {
         let mut command = self.client.command(&self.command.words);
         if self.command.may_be_refused || !io::stdin().is_terminal() {
@@ -225,50 +238,54 @@ impl CommandRun {
         command
     }
 
-    async fn until_ended(&self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> io::Result<Ended> {
+    async fn until_ended(
+        &self,
+        requests: &mut mpsc::UnboundedReceiver<SignalRequest>,
+    ) -> io::Result<Ended> {
         let mut running = self.client.children.spawn(&mut self.prepared())?;
         let group = running.pid;
         give_terminal(group);
-        let mut said = tokio::spawn(pass_on(running.stderr.take()));
-        let (mut stopped, mut due) = (false, Due::default());
+        let mut stderr = tokio::spawn(pass_on(running.stderr.take()));
+        let mut state = State::Running;
         let (mut ended, mut without_broker, mut unkillable) = (None, false, None);
         let status = loop {
             if let Some(status) = ended
-                && (!stopped || due.give_up.is_some() || killpg(group, None).is_err())
+                && (!matches!(state, State::Stopping { .. }) || killpg(group, None).is_err())
             {
                 break status;
             }
             tokio::select! {
                 status = running.wait(), if ended.is_none() => ended = Some(status),
-                // The rest of its group may be no children of this process, whose end would be reported to it.
+                // The rest of its group may be no children of this process, which is not notified of their ends then.
                 () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
-                Some(ask) = asks.recv() => {
-                    without_broker |= ask.broker_ended;
-                    signal_group(&running, ended.is_some(), ask.signal);
-                    if ask.signal == Signal::SIGKILL {
-                        due = due.after_sigkill(self.last_wait);
-                    } else if ask.is_for_an_end() && !stopped {
-                        due.kill = Instant::now().checked_add(self.patience);
+                Some(request) = requests.recv() => {
+                    without_broker |= request.broker_ended;
+                    signal_group(&running, ended.is_some(), request.signal);
+                    if request.signal == Signal::SIGKILL {
+                        state = state.after_sigkill(self.give_up_after);
+                    } else if request.signal == Signal::SIGTERM && state == State::Running {
+                        let kill_at = Instant::now().checked_add(self.kill_after);
+                        state = State::Stopping { kill_at };
                     }
-                    stopped |= ask.is_for_an_end();
                 }
-                () = at(due.give_up) => {
+                () = sleep_until(state.give_up_at()) => {
                     unkillable = Some(members(group).join(", "));
                     break ExitStatus::from_raw(Signal::SIGKILL as i32);
                 }
-                () = at(due.kill) => {
-                    if due.give_up.is_none() {
+                () = sleep_until(state.kill_at()) => {
+                    if state.give_up_at().is_none() {
                         self.log.error("the command has not ended in its time: killing it");
                     }
                     signal_group(&running, ended.is_some(), Signal::SIGKILL);
-                    due = due.after_sigkill(self.last_wait);
+                    state = state.after_sigkill(self.give_up_after);
                 }
             }
         };
-        let said = timeout(STDERR_TIMEOUT, &mut said).await;
-        let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        Ok(Ended { status, stopped, without_broker, said, unkillable })
+        let stopped = state != State::Running;
+        let stderr = timeout(STDERR_TIMEOUT, &mut stderr).await;
+        let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
+        let stderr = String::from_utf8_lossy(&stderr).into_owned();
+        Ok(Ended { status, stopped, without_broker, stderr, unkillable })
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {
@@ -277,7 +294,7 @@ impl CommandRun {
         CommandEnd { error: Some(text), ..CommandEnd::new(start_failure_code(error).into(), None) }
     }
 
-    /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
+    /// The end with its reason: whether a command that failed ever ran, and why it failed.
     async fn explained(&self, before: Option<&[u64]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
         let mut end = CommandEnd::new(code, ended.status.signal());
@@ -299,7 +316,7 @@ impl CommandRun {
         if code == 0 {
             return end;
         }
-        end.output = last_lines(&ended.said);
+        end.output = last_lines(&ended.stderr);
         let verdict = match &newest {
             Some(newest) => refusal::verdict(&self.client, newest).await,
             None => None,
@@ -308,7 +325,7 @@ impl CommandRun {
             Some(Verdict::NotSubmitted) => {
                 let text = format!("Flux did not take the command (exit code {code})");
                 let refused = with(text, ended.last_line());
-                let reason = self.failure().filter(|_| code == i32::from(Exit::Prepare.code()));
+                let reason = self.own_error().filter(|_| code == i32::from(Exit::Prepare.code()));
                 end.not_run = Some(reason.map_or_else(
                     || Failure::new(Exit::FluxRefused, refused),
                     |reason| Failure::new(Exit::Prepare, reason),
@@ -328,14 +345,14 @@ impl CommandRun {
             }
             None => {}
         }
-        end.error = end.error.or_else(|| self.failure()).or_else(|| meaning(code));
+        end.error = end.error.or_else(|| self.own_error()).or_else(|| meaning(code));
         end
     }
 
-    /// The sentence that the command has left about its failure.
-    fn failure(&self) -> Option<String> {
-        let path = self.command.failure.as_ref()?;
-        String::from_utf8(files::read_bounded(path, FAILURE_LIMIT).ok()?).ok()
+    /// The error that the command has left in its file.
+    fn own_error(&self) -> Option<String> {
+        let path = self.command.error_file.as_ref()?;
+        String::from_utf8(files::read_bounded(path, ERROR_LIMIT).ok()?).ok()
     }
 }
 
@@ -358,7 +375,7 @@ pub(super) fn with(text: String, more: Option<String>) -> String {
     iter::once(text).chain(more).collect::<Vec<_>>().join(": ")
 }
 
-/// What shells mean by a code (POSIX.1-2024, Shell Command Language, 2.8.2).
+/// The meaning of a code for shells (POSIX.1-2024, Shell Command Language, 2.8.2).
 fn meaning(code: i32) -> Option<String> {
     let text = match code {
         126 => "the command, or a program that it calls, could not be executed",
@@ -368,7 +385,7 @@ fn meaning(code: i32) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Why a command is run by `sh`, which the image may lack, if it is.
+/// Why a command is run by `sh`, which the image may lack.
 fn shell_hint(words: &[String]) -> Option<String> {
     let [.., sh, option, text] = words else { return None };
     let syntax = shell_syntax(text).filter(|_| sh == "sh" && option == "-c")?;
@@ -377,14 +394,14 @@ fn shell_hint(words: &[String]) -> Option<String> {
     ))
 }
 
-/// What tasks have said last, without what Flux says of their end, which the exit code says, too.
-fn last_lines(said: &str) -> Option<String> {
-    let is_theirs = |line: &&str| !line.starts_with(SAID_BY_FLUX);
-    let lines: String = said.split_inclusive('\n').filter(is_theirs).collect();
+/// The last lines of tasks, without Flux's messages about their end, for which there is the exit code.
+fn last_lines(stderr: &str) -> Option<String> {
+    let is_theirs = |line: &&str| !line.starts_with(FLUX_PREFIX);
+    let lines: String = stderr.split_inclusive('\n').filter(is_theirs).collect();
     Some(lines).filter(|lines| !lines.trim().is_empty())
 }
 
-/// Passes on what comes from `source` to stderr and returns the last of it.
+/// Copies `source` to stderr and returns the last of it.
 async fn pass_on(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let own = io::stderr().as_fd().try_clone_to_owned().map(fs::File::from);
     let (Some(mut source), Ok(own)) = (source, own) else { return Vec::new() };
@@ -393,7 +410,7 @@ async fn pass_on(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     while let Ok(length) = source.read(&mut buffer).await
         && length > 0
     {
-        // That nobody reads the log ends no command.
+        // A log that has no reader ends no command.
         let _ = stderr.write_all(&buffer[..length]).await;
         let _ = stderr.flush().await;
         last.extend_from_slice(&buffer[..length]);

@@ -1,11 +1,13 @@
-//! The first process of a pod: a run from its configuration to its exit code, the broker as its child,
-//! what is kept at the end, and the containers beside it. Everything else of this program serves it.
+//! The first process of a pod: a run from its configuration to its exit code, the broker as its child, the archive, and the
+//! containers beside the runner.
 
 pub(crate) mod archive;
 pub(crate) mod command;
-pub(crate) mod ending;
+pub(crate) mod deadline;
+pub(crate) mod outcome;
 pub(crate) mod rest;
 pub(crate) mod run;
 pub(crate) mod runner_lock;
 pub(crate) mod sidecar;
+pub(crate) mod state_machine;
 pub(crate) mod supervise;

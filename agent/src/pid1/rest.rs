@@ -1,8 +1,8 @@
 //! The API of the instance beside the lead's broker (`flux.rest`): `flux-agent serve`, which becomes `flux-rest`, as Flux's
 //! user.
 
-use crate::execute::context::Context;
-use crate::pid1::ending::next_pause;
+use crate::execute::run::Run;
+use crate::pid1::outcome::next_pause;
 use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
 use crate::system::subcommand::{SERVE, call};
@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 /// Keeps the server running until the returned value is dropped.
-pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
-    let words = arguments(context, rest);
-    let (session, children, log) = (context.session.clone(), context.children.clone(), context.log);
-    let shown = shown(&words);
-    let run = move || {
-        let (children, mut command) = (children.clone(), session.broker_command(&words));
+pub(super) fn serve(run: &Run, rest: &Rest) -> JoinSet<()> {
+    let argv = arguments(run, rest);
+    let (session, children, log) = (run.session.clone(), run.children.clone(), run.log);
+    let shown = shown(&argv);
+    let start = move || {
+        let (children, mut command) = (children.clone(), session.broker_command(&argv));
         // The server prints its address, which nobody needs.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         async move {
@@ -32,16 +32,16 @@ pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
         }
     };
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { keep_running(log, &shown, run).await });
+    tasks.spawn(async move { keep_running(log, &shown, start).await });
     tasks
 }
 
-fn arguments(context: &Context, rest: &Rest) -> Vec<String> {
-    let config = context.config_path.display().to_string();
+fn arguments(run: &Run, rest: &Rest) -> Vec<String> {
+    let config = run.config_path.display().to_string();
     let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port)).to_string();
     let token = rest.token_sha256.as_str();
     let options = ["--config", &config, "--listen", &listen, "--token-sha256", token];
-    [call(&context.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
+    [call(&run.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
 }
 
 /// Runs the server again whenever it has ended: its port was taken, or its broker was not there yet. `run` gives the reason

@@ -1,24 +1,24 @@
-//! How a container beside the runner learns that the runner is gone without having said so: killed
-//! for its memory, or ended before it had a plan.
+//! A sign for the containers beside the runner that the runner is gone, also where it left no marker: it was killed for its
+//! memory, or ended before it had a plan.
 //!
-//! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it
-//! lives. The kernel lets go of it whatever ended the agent, and children do not inherit it.
+//! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it lives. The kernel releases
+//! the lock however the agent ends, and children do not inherit it.
 
 use crate::system::files;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// Makes the file at `path` and locks it, in place of one that an earlier run has left, until what is returned is closed.
-/// Nobody sees it before it is locked.
+/// Makes the file at `path`, in place of one of an earlier run, and locks it until the result is dropped. No process sees it
+/// before it is locked.
 pub(crate) fn hold(path: &Path) -> io::Result<File> {
-    // Those who look may be other users.
+    // Readers may be other users.
     files::replace(path, 0o644, None, |file| file.lock())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunnerState {
-    /// There has been none, or that cannot be found out.
+    /// There has been none, or the file cannot be read.
     Unknown,
     Alive,
     Gone,

@@ -1,15 +1,15 @@
-//! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
+//! `flux-agent run --container NAME`: a container beside the runner, whose commands find Flux.
 
-use crate::execute::context::Context;
 use crate::execute::hook::{
     NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
+use crate::execute::run::Run;
 use crate::failure::{Failure, failed};
-use crate::pid1::ending::{self, well};
+use crate::pid1::outcome::{sidecar_outcome, success};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
-use crate::plan::budget::Budget;
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::MEMORY;
+use crate::plan::grace_period::GracePeriod;
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
@@ -24,72 +24,67 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long before the end of Flux a command may fail and be taken to have failed for it: on a
-/// worker, requests fail before its own broker knows.
+/// A command that fails so long before the end of Flux is taken to have failed because of that: on a worker, requests fail
+/// before its own broker ends.
 const FORESIGHT: Duration = Duration::from_secs(5);
 /// Most bytes of the marker, in which the runner leaves its exit code.
 const CODE_LIMIT: u64 = 16;
 /// States of a broker that has not begun to end (flux-core, RFC 51).
 const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 
-/// Runs sidecar `name` and returns how it ended: with its command's code, or with 0 when the runner has
-/// finished well. Where the runner has failed the sidecar fails as well: the kubelet then starts both
-/// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
-/// container is not ready, though its broker is. One that fails ends its container: that is what
-/// shows the failure outside.
-pub(crate) async fn run(context: &mut Context, name: &str) -> Result<TerminationMessage, Failure> {
-    let config = &context.config;
+/// Runs sidecar `name` and returns how it ended: with its command's code, or with 0 when the runner has succeeded. Where
+/// the runner has failed the sidecar fails as well: the kubelet then starts both again, or none (`restartPolicy`). A sidecar
+/// whose command succeeds before the runner stays: a pod with an ended container is not ready, though its broker is. A
+/// command that fails ends its container, which shows the failure.
+pub(crate) async fn run(run: &mut Run, name: &str) -> Result<TerminationMessage, Failure> {
+    let config = &run.config;
     let sidecar = config.sidecars.get(name).cloned().ok_or_else(|| {
         let configured: Vec<&String> = config.sidecars.keys().collect();
         let text = format!("no sidecar {name:?} is configured, only {configured:?}");
         Failure::new(Exit::Config, text)
     })?;
-    context.budget = Budget::of_sidecar(config, &sidecar);
-    let environment = client_environment(config, &context.facts)?;
+    run.grace = GracePeriod::of_sidecar(config, &sidecar);
+    let environment = client_environment(config, &run.facts)?;
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
         expected_until: Instant::now().checked_add(patience),
-        socket: context.root.at(&environment.socket),
-        complete: context.root.at(config.layout.complete_marker()),
-        lock: context.root.at(config.layout.runner_lock()),
+        socket: run.root.at(&environment.socket),
+        complete: run.root.at(config.layout.complete_marker()),
+        lock: run.root.at(config.layout.runner_lock()),
     };
-    // Flux's own commands refuse to run without one, be it there or not.
+    // Flux's own commands refuse to run without the variable, whether the directory exists or not.
     let home = Change::fallback("HOME", config.layout.home().display().to_string());
-    // A directory of this container alone, gone with this value.
-    let memory = context.root.at(MEMORY);
+    // A directory of this container alone, which is removed when this value is dropped.
+    let memory = run.root.at(MEMORY);
     let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
     let private = private.map_err(failed("make a directory in", &memory))?;
-    context.report_file = private.path().join("hook-environment");
-    hook(context, "commands.init", sidecar.init.as_ref()).await?;
-    context.session.change(&environment.changes);
-    context.session.change(&[home]);
-    hook(context, "commands.servicePre", sidecar.service_pre.as_ref()).await?;
-    let ended = main(context, &sidecar, &runner).await?;
-    if let Err(error) = hook(context, "commands.post", sidecar.post.as_ref()).await {
-        // The code stays what it was, as the runner's does.
-        context.log.error(&error.to_string());
+    run.report_file = private.path().join("hook-environment");
+    hook(run, "commands.init", sidecar.init.as_ref()).await?;
+    run.session.change(&environment.changes);
+    run.session.change(&[home]);
+    hook(run, "commands.servicePre", sidecar.service_pre.as_ref()).await?;
+    let ended = run_command(run, &sidecar, &runner).await?;
+    if let Err(error) = hook(run, "commands.post", sidecar.post.as_ref()).await {
+        // The code stays, as the runner's does.
+        run.log.error(&error.to_string());
     }
     if ended.exit_code != 0 {
         return Ok(ended);
     }
-    context.log.info("done: staying until the runner has finished");
+    run.log.info("done: staying until the runner has finished");
     // A stop ends the wait: the sidecar's own work is done.
-    let end = context.signals.unless_stopped(runner.end()).await;
+    let end = run.signals.unless_stopped(runner.end()).await;
     Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }
 
-async fn hook(
-    context: &mut Context,
-    name: &'static str,
-    script: Option<&String>,
-) -> Result<(), Failure> {
-    match sidecar_hook(&context.config, &context.facts, name, script) {
-        Some(hook) => run_hook(context, &hook).await,
+async fn hook(run: &mut Run, name: &'static str, script: Option<&String>) -> Result<(), Failure> {
+    match sidecar_hook(&run.config, &run.facts, name, script) {
+        Some(hook) => run_hook(run, &hook).await,
         None => Ok(()),
     }
 }
 
-/// Waits until the view is in its place, where the runner puts it: a sidecar cannot write there.
+/// Waits until the runner has put the view in its place, where a sidecar cannot write.
 pub(crate) async fn await_view(
     config: &AgentConfig,
     root: &Root,
@@ -100,7 +95,7 @@ pub(crate) async fn await_view(
     }
     let marker = root.at(config.layout.view_done_marker());
     let lock = root.at(config.layout.runner_lock());
-    // The state comes first: a runner that has ended may have made the marker before.
+    // The state is read first: a runner that has ended may have made the marker before.
     let there = until(async || {
         let is_gone = runner_state(&lock) == RunnerState::Gone;
         let there = marker.exists().then_some(Ok(()));
@@ -109,7 +104,7 @@ pub(crate) async fn await_view(
     signals.unless_stopped(there).await?
 }
 
-/// What `look` gives, as soon as it gives something.
+/// Waits until `look` has a result.
 async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     loop {
         if let Some(found) = look().await {
@@ -119,86 +114,85 @@ async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-async fn main(
-    context: &mut Context,
+async fn run_command(
+    run: &mut Run,
     sidecar: &SidecarConfig,
     runner: &Runner,
 ) -> Result<TerminationMessage, Failure> {
     if sidecar.wait_for_socket {
-        context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
+        run.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
         let waited = async {
             tokio::select! {
                 end = runner.end() => Some(end),
                 () = until(async || listens(&runner.socket).await.then_some(())) => None,
             }
         };
-        if let Some(end) = context.signals.unless_stopped(waited).await? {
-            context.log.info(&end.to_string());
+        if let Some(end) = run.signals.unless_stopped(waited).await? {
+            run.log.info(&end.to_string());
             return Ok(end.into());
         }
     }
-    let Some(command) = &sidecar.command else { return Ok(well(0)) };
-    let shell = shell(&context.config, &context.facts);
+    let Some(command) = &sidecar.command else { return Ok(success()) };
+    let shell = shell(&run.config, &run.facts);
     let shell = shell.ok_or_else(|| strict_failure("command", NO_SHELL))?;
-    let directory = context.report_file.parent().unwrap_or(&context.report_file);
+    let directory = run.report_file.parent().unwrap_or(&run.report_file);
     let script = private_script(directory, "command", command)?;
-    let mut started = context.session.command(&with_shell(&shell, &script));
-    context.session.check_working_directory()?;
-    let mut running = context
+    let mut started = run.session.command(&with_shell(&shell, &script));
+    run.check_working_directory(Duration::ZERO).await?;
+    let mut running = run
         .children
         .spawn(&mut started)
         .map_err(|error| strict_failure("command", &not_started(&shell, &error)))?;
-    let limits = context.budget.for_main();
+    let timeouts = run.grace.of_main_process();
     let end = tokio::select! {
-        // A command that has failed says so, also when the runner ends at the same time.
+        // The failure of a command counts also when the runner ends at the same time.
         biased;
-        (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits) => {
-            let ended = ending::of_sidecar(status, stop);
+        (status, stop) = wait_or_stop(&mut run.signals, &mut running, timeouts) => {
+            let ended = sidecar_outcome(status, stop);
             return Ok(match stop {
                 Some(_) => ended,
-                None => unless_flux_ended(context, sidecar, runner, ended).await,
+                None => unless_flux_ended(run, sidecar, runner, ended).await,
             });
         }
         end = runner.end() => end,
     };
-    context.log.info(&format!("{end}: ending the command"));
+    run.log.info(&format!("{end}: ending the command"));
     running.signal_group(Signal::SIGTERM);
-    // As long as a stop gives it: the runner's end is one.
-    if timeout(limits.kill, running.wait()).await.is_err() {
-        context.log.warn("the command has not ended in its time: killing it");
+    // The command has the time of a stop.
+    if timeout(timeouts.kill_after, running.wait()).await.is_err() {
+        run.log.warn("the command has not ended in its time: killing it");
         running.signal_group(Signal::SIGKILL);
-        let _ = timeout(limits.patience, running.wait()).await;
+        let _ = timeout(timeouts.give_up_after, running.wait()).await;
     }
     Ok(end.into())
 }
 
-/// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
-/// before the runner has said that it has finished.
+/// `ended`, unless the command failed because Flux was ending: clients of a broker see that before the runner leaves its
+/// marker.
 async fn unless_flux_ended(
-    context: &mut Context,
+    run: &mut Run,
     sidecar: &SidecarConfig,
     runner: &Runner,
     ended: TerminationMessage,
 ) -> TerminationMessage {
     let Some(error) = &ended.last_error else { return ended };
-    context.log.error(error);
+    run.log.error(error);
     if !sidecar.wait_for_socket {
         return ended;
     }
-    match context.signals.unless_stopped(runner.ends()).await {
+    match run.signals.unless_stopped(runner.ends()).await {
         Ok(Some(RunnerEnd::Finished)) => {
-            context.log.info("the runner has finished: so had the command, whatever its exit code");
-            well(0)
+            run.log.info("the runner has finished: so had the command, whatever its exit code");
+            success()
         }
         Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
         Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
     }
 }
 
-/// The runner of this pod, as it is seen from beside it.
+/// The runner of this pod, as another container sees it.
 struct Runner {
-    /// When it is given up that has not begun: something ended it before it could leave a sign, or keeps it
-    /// from starting. A worker waits as long for its lead.
+    /// A runner that has left no sign until then has ended, or cannot start. A worker waits as long for its lead.
     expected_until: Option<Instant>,
     socket: PathBuf,
     complete: PathBuf,
@@ -211,7 +205,7 @@ enum RunnerEnd {
     Finished,
     #[error("the runner has ended with exit code {0}")]
     Failed(i32),
-    /// It was killed, or could not even begin.
+    /// It was killed, or could not start.
     #[error("the runner is gone without having finished: its container's state says why")]
     Gone,
 }
@@ -224,7 +218,7 @@ impl From<RunnerEnd> for Failure {
 
 impl From<RunnerEnd> for TerminationMessage {
     fn from(end: RunnerEnd) -> Self {
-        if end == RunnerEnd::Finished { well(0) } else { Failure::from(end).into() }
+        if end == RunnerEnd::Finished { success() } else { Failure::from(end).into() }
     }
 }
 
@@ -234,8 +228,8 @@ impl Runner {
     }
 
     fn present_end(&self) -> Option<RunnerEnd> {
-        // First the lock: it is held until the marker is there. While it is held a marker is that of
-        // an earlier runner, which a new one is about to remove.
+        // The lock is read first: the runner holds it until the marker is there. While it is held a marker is that of an
+        // earlier runner, which the new one is about to remove.
         let state = runner_state(&self.lock);
         if state == RunnerState::Alive {
             return None;
@@ -250,7 +244,7 @@ impl Runner {
         })
     }
 
-    /// Whether it ends now: how, or nothing when its broker goes on.
+    /// How it ends, or `None` when its broker goes on.
     async fn ends(&self) -> Option<RunnerEnd> {
         let deadline = Instant::now() + FORESIGHT;
         until(async || {
@@ -265,7 +259,7 @@ impl Runner {
         let broker = BrokerAddress { socket: self.socket.clone(), owner: None };
         match broker.state().await {
             Ok(state) => GOES_ON.contains(&state.as_str()),
-            // It is there, but tells strangers nothing.
+            // A broker that refuses to answer other users is there.
             Err(error) => {
                 matches!(error, SocketError::Refused { .. } | SocketError::Failed { .. })
             }
@@ -273,11 +267,11 @@ impl Runner {
     }
 }
 
-/// Whether somebody listens at the socket: a broker that was killed leaves its own behind.
+/// Whether a broker listens at the socket: one that was killed leaves its socket behind.
 async fn listens(path: &Path) -> bool {
     match UnixStream::connect(path).await {
         Ok(_) => true,
-        // It lets only its owner in, or has too many waiting for it.
+        // It lets only its owner in, or its queue is full.
         Err(error) => matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::WouldBlock),
     }
 }
@@ -289,7 +283,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn a_marker_that_is_no_file_of_the_runners_says_nothing_and_is_not_waited_for() {
+    fn a_marker_that_is_no_regular_file_is_ignored() {
         let volume = tempfile::tempdir().unwrap();
         let at = |name: &str| volume.path().join(name);
         let runner = Runner {
@@ -307,8 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_a_dead_broker_left_is_none_and_one_that_accepts_nobody_holds_up_nothing()
-    {
+    async fn a_full_socket_has_a_listener() {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("local");
         assert!(!listens(&path).await);

@@ -1,39 +1,35 @@
-//! The broker as a child of PID 1: started in a process group of its own, signals passed on, its
-//! state watched; and, on the lead, the command beside it.
+//! The broker as a child of PID 1, and on the lead the command beside it. What happens becomes an event of the
+//! [state machine](super::state_machine), whose actions are performed here.
 
-use crate::execute::context::Context;
+use crate::execute::run::Run;
 use crate::failure::Failure;
-use crate::flux::broker_watch::{Event, Watch};
+use crate::flux::broker_watch::{self, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::drain::OwnRank;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
-use crate::pid1::ending::BrokerEnd;
+use crate::pid1::outcome::BrokerEnd;
 use crate::pid1::rest;
-use crate::plan::config::read_config;
+use crate::pid1::state_machine::{Action, Cause, Event, Purpose, State, next};
+use crate::plan::config::{CONFIG_POLL, ConfigReader};
+use crate::plan::start::BrokerStart;
 use crate::plan::step::{BrokerRun, Owner, Plan, Role};
 use crate::process::children::Running;
-use crate::process::deadline::LOOK;
 use crate::process::exit_status::exit_code;
-use crate::process::leftovers::Before;
-use crate::process::signals::{Asked, Stop, at, end_of};
+use crate::process::orphans::ProcessSnapshot;
+use crate::process::signals::{Request, Stop, or_pending, sleep_until};
 use crate::process::terminal::give_terminal;
-use crate::rc;
 use crate::system::output::chain;
 use crate::system::words::shown;
-use flux_contract::{Exit, phase};
+use flux_contract::{AgentConfig, Exit, phase};
 use flux_protocol::client::modules::wait_for_scheduler;
 use flux_protocol::client::{BrokerAddress, SocketError, job_manager};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use std::fs;
-use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -43,58 +39,33 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long an answer may take that has arrived when the broker ends.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Starts the broker, and the lead's command once it runs, and stays until both have ended, whatever signals come,
+/// Starts the broker, and the lead's command once the broker runs, and stays until both have ended, whatever signals come,
 /// and nothing of them is left. The end of the command is `None` where it was not started.
 pub(crate) async fn run_broker(
-    context: &mut Context,
+    run: &mut Run,
     plan: &Plan,
+    start: BrokerStart,
 ) -> Result<(BrokerEnd, Option<CommandEnd>), Failure> {
-    let broker = &plan.broker;
-    context.progress.enter(phase::QUORUM);
-    let BrokerCommand { words, loads_modules, starts_queues } = command(context, broker).await?;
-    context.log.info(&format!("starting the broker: {}", shown(&words)));
+    run.log.info(&format!("starting the broker: {}", shown(&start.argv)));
     let started = Instant::now();
-    let before = Before::now();
-    let running = start(context, &words)?;
-    let (events, mut changes) = mpsc::unbounded_channel();
-    let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
-    let address = BrokerAddress { socket: broker.socket.clone(), owner };
-    let hosts = context.config.network.bootstrap.hosts().len();
-    let has_lead = broker.worker.is_some();
-    let watch = Watch { broker: address.clone(), has_lead, hosts };
-    let watch = tokio::spawn(watch.run(events));
-    let demand = watch_demand(context, plan.role, &address);
-    let lost =
-        broker.worker.as_ref().map(|worker| Box::pin(LeadWatch::default().lost(&worker.lead)));
-    let config = context.config_path.clone();
-    let smaller = (plan.role == Role::Lead)
-        .then(|| Box::pin(smaller_quorum(&config, broker.quorum, &address)));
-    let mut supervision = Supervision {
-        broker,
-        running,
-        role: plan.role,
-        own_rank: OwnRank { broker: address.clone(), rank: plan.rank },
-        end: BrokerEnd::default(),
-        kill_at: None,
-        killed: false,
-        submission: None,
-        command: None,
-        command_end: None,
-        runs: false,
-        leaving: None,
-        api: None,
-        loads_modules,
-        starts_queues,
-        scheduler: None,
+    let before = ProcessSnapshot::now();
+    let running = start_broker(run, &start.argv).await?;
+    let mut supervision = Supervision::new(run, plan, start, running);
+    let watch = Watch {
+        broker: supervision.own_rank.broker.clone(),
+        has_lead: plan.role == Role::Worker,
+        hosts: run.config.network.bootstrap.hosts().len(),
     };
-    let (lost, smaller) = (end_of(lost), end_of(smaller));
-    let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watch = tokio::spawn(watch.run(events));
+    let demand = watch_demand(run, plan.role, &supervision.own_rank.broker);
+    let status = supervision.until_ended(run, &mut changes).await;
     if status.success() {
         let _ = timeout(LAST_ANSWER, supervision.await_lead(&mut changes)).await;
     }
     watch.abort();
     drop(demand);
-    context.progress.broker_ended();
+    run.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.duration = started.elapsed();
     drop(submission);
@@ -102,79 +73,50 @@ pub(crate) async fn run_broker(
     if let Some(mut command) = command {
         command_end = Some(command.end_without_broker(end.code != 0).await);
     }
-    clear(context, &before).await;
+    kill_orphans(run, &before).await;
     Ok((end, command_end))
 }
 
-struct BrokerCommand {
-    words: Vec<String>,
-    /// The agent is the broker's rc1.
-    loads_modules: bool,
-    /// The instance is a new one: what an archive has of its queues is as it was left.
-    starts_queues: bool,
-}
-
-/// The planned command with what only this moment shows: the archive, and who loads the modules.
-async fn command(context: &mut Context, broker: &BrokerRun) -> Result<BrokerCommand, Failure> {
-    let mut words = broker.command.clone();
-    if let Some(archive) = &broker.archive {
-        words.extend(archive::options(context, archive).await?);
-    }
-    let starts_queues = !words.iter().any(|word| word.contains("Scontent.restore="));
-    let rc = rc_options(context, broker);
-    let loads_modules = !rc.is_empty();
-    words.extend(rc);
-    Ok(BrokerCommand { words, loads_modules, starts_queues })
-}
-
-/// Looks, on the lead, at what its queue needs, where the operator asks for that; until it is dropped.
-fn watch_demand(context: &Context, role: Role, broker: &BrokerAddress) -> JoinSet<()> {
+/// Watches, on the lead, what its queue needs, where the operator asks for that; until the result is dropped.
+fn watch_demand(run: &Run, role: Role, broker: &BrokerAddress) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let settings = context.config.autoscale.clone();
+    let settings = run.config.autoscale.clone();
     if let Some(settings) = settings.filter(|_| role == Role::Lead) {
-        let (config, reporter) = (context.config_path.clone(), context.progress.demand_reporter());
+        let (config, reporter) = (run.config_path.clone(), run.progress.demand_reporter());
         tasks.spawn(demand::watch(broker.clone(), settings, config, reporter));
     }
     tasks
 }
 
-/// The options by which the agent loads the broker's modules and removes them, where it can take the place of Flux.
-/// Hooks may have changed the environment and the broker's configuration: they are looked at as the broker gets them.
-fn rc_options(context: &Context, broker: &BrokerRun) -> Vec<String> {
-    let config = context.root.at(context.config.layout.broker_toml());
-    let options = fs::read_to_string(&config)
-        .map_err(|error| format!("read {}: {error}", config.display()))
-        .and_then(|config| {
-            let Context { root, facts, session, .. } = context;
-            rc::options(Path::new(&broker.flux), root, &facts.agent, &session.environment, &config)
-        });
-    context.progress.modules_loaded_by(options.as_ref().err().map(String::as_str));
-    options.unwrap_or_default()
-}
-
-fn start(context: &Context, words: &[String]) -> Result<Running, Failure> {
-    context.session.check_working_directory()?;
-    let mut command = context.session.broker_command(words);
+async fn start_broker(run: &mut Run, argv: &[String]) -> Result<Running, Failure> {
+    run.check_working_directory(Duration::ZERO).await?;
+    let mut command = run.session.broker_command(argv);
     if !io::stdin().is_terminal() {
         // A command that reads it must meet its end, whatever the container's is.
         command.stdin(Stdio::null());
     }
-    let running = context.children.spawn(&mut command).map_err(|error| {
-        Failure::because(Exit::View, format!("start {:?}", words.join(" ")), &error)
+    let running = run.children.spawn(&mut command).map_err(|error| {
+        Failure::because(Exit::View, format!("start {:?}", argv.join(" ")), &error)
     })?;
     give_terminal(running.pid);
     Ok(running)
 }
 
-/// Waits until the configuration at `config` asks for fewer brokers than `before`, for which `broker`, a lead's, was
-/// started, and gives their number. A broker reads `broker.quorum` once (flux-broker-attributes(7)): where the size of a
-/// MiniCluster is reduced before that is reached, the lead would wait for ever for brokers that nobody starts any more.
-/// One that does not wait at that moment goes on: what its watch has seen last may be seconds old.
-async fn smaller_quorum(config: &Path, before: Option<u32>, broker: &BrokerAddress) -> u32 {
+/// Waits until the configuration asks for fewer brokers than `before`, for which the lead's `broker` was started, and gives
+/// their number. A broker reads `broker.quorum` once (flux-broker-attributes(7)): where the size of a MiniCluster is
+/// reduced before that is reached, the lead would wait for ever for brokers that nobody starts any more. A broker that does
+/// not wait at that moment goes on: the state that its watch has reported last may be seconds old.
+async fn smaller_quorum(
+    mut config: ConfigReader,
+    before: Option<u32>,
+    broker: BrokerAddress,
+) -> u32 {
     loop {
-        sleep(LOOK).await;
-        // What cannot be read changes nothing.
-        let asked = read_config(config).ok().and_then(|config| config.broker.quorum);
+        sleep(CONFIG_POLL).await;
+        let text = config.read().await;
+        // A text that cannot be read changes nothing.
+        let config = text.and_then(|text| AgentConfig::from_toml(&text).ok());
+        let asked = config.and_then(|config| config.broker.quorum);
         // A broker without a number waits for all of its hosts, and what is asked for is never that many.
         if let Some(asked) = asked.filter(|asked| before.is_none_or(|before| *asked < before))
             && broker.state().await.is_ok_and(|state| state == "quorum")
@@ -184,212 +126,293 @@ async fn smaller_quorum(config: &Path, before: Option<u32>, broker: &BrokerAddre
     }
 }
 
-/// Ends what the broker has left: it must not work on beside the broker's replacement, nor beside
+/// Kills the processes that the broker has left: they must not work on beside the next broker, nor beside
 /// `commands.post`.
-async fn clear(context: &Context, before: &Before) {
-    let (killed, left) = before.kill_newcomers(&context.children, context.budget.reserve).await;
+async fn kill_orphans(run: &Run, before: &ProcessSnapshot) {
+    let (killed, left) = before.kill_orphans_since(&run.children, run.grace.reserve).await;
     if killed > 0 {
-        context.log.warn(&format!("killed {killed} processes that the broker had left behind"));
+        run.log.warn(&format!("killed {killed} processes that the broker had left behind"));
     }
     if left > 0 {
-        context.log.warn(&format!("{left} of them cannot be killed"));
+        run.log.warn(&format!("{left} of them cannot be killed"));
     }
 }
 
-/// A worker's rank is left; what it gives are the ids of the jobs that still run there.
-type Leaving = Pin<Box<dyn Future<Output = Result<Vec<String>, SocketError>> + Send>>;
-/// Whether the scheduler comes.
-type Scheduler = Pin<Box<dyn Future<Output = Option<bool>> + Send>>;
+/// Something to wait for, while there is something.
+type Awaited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
+
+fn awaited<T>(work: impl Future<Output = T> + Send + 'static) -> Awaited<T> {
+    Some(Box::pin(work))
+}
 
 struct Supervision<'run> {
-    broker: &'run BrokerRun,
-    running: Running,
+    plan: &'run BrokerRun,
     role: Role,
+    purpose: Purpose,
+    state: State,
+    start: BrokerStart,
+    broker: Running,
     own_rank: OwnRank,
     end: BrokerEnd,
-    /// When the broker is killed unless it has ended; once that was done, when it is given up.
+    /// When the time is over that the broker has to end.
     kill_at: Option<Instant>,
-    killed: bool,
-    submission: Option<Running>,
     command: Option<RunningCommand>,
     command_end: Option<CommandEnd>,
-    runs: bool,
-    leaving: Option<Leaving>,
-    /// Serves the API of the instance, on a lead that is to, until this is dropped.
+    submission: Option<Running>,
+    /// Serves the API of the instance until this is dropped.
     api: Option<JoinSet<()>>,
-    /// The agent is the broker's rc1, which does not wait until the scheduler runs.
-    loads_modules: bool,
-    /// The instance is a new one, whose named queues are stopped.
-    starts_queues: bool,
-    scheduler: Option<Scheduler>,
+    smaller_quorum: Awaited<u32>,
+    lead_lost: Awaited<()>,
+    /// The ids of the jobs that still run on a worker's rank in the end.
+    drained: Awaited<Result<Vec<String>, SocketError>>,
+    /// Whether the scheduler is loaded, or `None` where the broker does not answer.
+    scheduler: Awaited<Option<bool>>,
 }
 
-impl Supervision<'_> {
+impl<'run> Supervision<'run> {
+    fn new(run: &Run, plan: &'run Plan, start: BrokerStart, broker: Running) -> Self {
+        let owner = run.files().ids(Owner::Broker).map(|(uid, _)| uid);
+        let address = BrokerAddress { socket: plan.broker.socket.clone(), owner };
+        let quorum = plan.broker.quorum;
+        let config = ConfigReader::new(run.config_path.clone());
+        let smaller = smaller_quorum(config, quorum, address.clone());
+        Self {
+            plan: &plan.broker,
+            role: plan.role,
+            purpose: match (plan.role, &plan.broker.lead_command) {
+                (Role::Worker, _) => Purpose::Worker,
+                (Role::Lead, Some(_)) => Purpose::Command,
+                (Role::Lead, None) => Purpose::Interactive,
+            },
+            state: State::Starting,
+            start,
+            broker,
+            own_rank: OwnRank { broker: address, rank: plan.rank },
+            end: BrokerEnd::default(),
+            kill_at: None,
+            command: None,
+            command_end: None,
+            submission: None,
+            api: None,
+            smaller_quorum: awaited(smaller).filter(|_| plan.role == Role::Lead),
+            lead_lost: None,
+            drained: None,
+            scheduler: None,
+        }
+    }
+
     async fn until_ended(
         &mut self,
-        context: &mut Context,
-        changes: &mut mpsc::UnboundedReceiver<Event>,
-        lost: impl Future<Output = ()>,
-        smaller: impl Future<Output = u32>,
+        run: &mut Run,
+        changes: &mut mpsc::UnboundedReceiver<broker_watch::Event>,
     ) -> ExitStatus {
-        let (mut lost, mut smaller) = (pin!(lost), pin!(smaller));
         loop {
-            tokio::select! {
+            let event = tokio::select! {
                 biased;
                 // A submission fails because its broker has: the broker's end is the one that counts.
-                status = self.running.wait() => return status,
-                // Until it has joined, the broker looks for the lead itself, and says so.
-                () = &mut lost, if self.end.ran && !self.end.lead_lost => self.lose_lead(context),
-                quorum = &mut smaller, if !self.end.quorum_is_smaller && self.command.is_none() && self.command_end.is_none() && self.end.stop.is_none() => {
-                    context.log.info(&format!(
-                        "{quorum} brokers are enough now: starting this one again to wait for no more"
-                    ));
-                    self.end.quorum_is_smaller = true;
-                    // It runs nothing yet, and an orderly end would take the workers with it for good.
-                    self.running.signal_group(Signal::SIGKILL);
+                status = self.broker.wait() => return status,
+                () = or_pending(self.lead_lost.as_mut()) => Some(Event::LeadIsGone),
+                brokers = or_pending(self.smaller_quorum.as_mut()) => Some(Event::QuorumIsSmaller(brokers)),
+                () = sleep_until(self.kill_at) => Some(Event::TimeIsOver { stopped: self.end.stop.is_some() }),
+                request = run.signals.next_request() => Some(self.requested(run, request)),
+                Some(change) = changes.recv() => self.changed(run, change),
+                jobs = or_pending(self.drained.as_mut()) => Some(self.rank_drained(run, jobs)),
+                is_there = or_pending(self.scheduler.as_mut()) => {
+                    self.scheduler = None;
+                    (is_there == Some(false)).then_some(Event::NoScheduler)
                 }
-                () = at(self.kill_at) => {
-                    if self.killed && self.end.stop.is_some() {
-                        context.log.error("the broker cannot be killed: going on without its end");
-                        return ExitStatus::from_raw(Signal::SIGKILL as i32);
-                    }
-                    context.log.warn("the broker has not ended in its time: killing it");
-                    self.running.signal_group(Signal::SIGKILL);
-                    self.killed = true;
-                    self.kill_at = Some(Instant::now() + context.budget.for_main().patience);
+                status = or_pending(self.submission.as_mut().map(Running::wait)) => {
+                    self.submitted(run, status);
+                    None
                 }
-                asked = context.signals.asked() => self.asked(context, asked),
-                Some(event) = changes.recv() => self.note(context, &event),
-                left = end_of(self.leaving.as_mut()) => self.has_left(context, left),
-                comes = end_of(self.scheduler.as_mut()) => self.scheduler_looked_for(context, comes),
-                status = end_of(self.submission.as_mut().map(Running::wait)) => {
-                    self.submission = None;
-                    if !status.success() {
-                        let code = exit_code(status);
-                        context.failed(&format!("the command could not be submitted: exit code {code}"));
-                    }
+                end = or_pending(self.command.as_mut().map(RunningCommand::end)) => {
+                    (self.command, self.command_end) = (None, Some(end));
+                    run.progress.enter(phase::SHUTDOWN);
+                    Some(Event::CommandEnded)
                 }
-                end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, end),
+            };
+            let Some(event) = event else { continue };
+            let (state, actions) = next(self.purpose, self.state, event);
+            self.state = state;
+            self.drop_awaited(event);
+            for action in actions {
+                if action == Action::GiveUp {
+                    run.log.error("the broker cannot be killed: going on without its end");
+                    return ExitStatus::from_raw(Signal::SIGKILL as i32);
+                }
+                self.perform(run, action);
             }
         }
     }
 
-    /// The broker of a worker may end before it is read whether the lead ends, too.
-    async fn await_lead(&mut self, changes: &mut mpsc::UnboundedReceiver<Event>) {
-        let is_over = |end: &BrokerEnd| end.stop.is_some() || end.lead_ends.is_some();
-        while self.role == Role::Worker && !is_over(&self.end) {
-            let Some(event) = changes.recv().await else { return };
-            if let Event::LeadEnds(ends) = event {
-                self.end.lead_ends = Some(ends);
+    /// Drops what is of no use in the new state, or has come to its end with `event`.
+    fn drop_awaited(&mut self, event: Event) {
+        if self.state != State::Starting {
+            self.smaller_quorum = None;
+        }
+        if self.state != State::Draining {
+            self.drained = None;
+        }
+        if event == Event::LeadIsGone {
+            self.lead_lost = None;
+        }
+    }
+
+    fn perform(&mut self, run: &mut Run, action: Action) {
+        match action {
+            Action::Begin => self.begin(run),
+            Action::Note(cause) => {
+                match cause {
+                    Cause::LeadLost => run.log.warn(&cause.to_string()),
+                    Cause::SmallerQuorum(_) => run.log.info(&cause.to_string()),
+                    Cause::NoScheduler => run.log.error(&cause.to_string()),
+                }
+                self.end.cause = Some(cause);
             }
+            Action::PassOnToCommand(signal) => {
+                run.log.info(&format!("passing {signal} on to the command"));
+                self.signal_command(signal);
+            }
+            Action::PassOnToBroker(signal) => {
+                run.log.info(&format!("passing {signal} on to the broker"));
+                self.broker.signal(signal);
+            }
+            Action::EndCommand => {
+                run.log.warn("the broker shuts down: ending the command");
+                self.signal_command(Signal::SIGTERM);
+            }
+            Action::EndBroker(signal) => self.broker.signal(signal),
+            Action::Drain => self.drain(run),
+            Action::KillWithinMain => self.kill_within(run.grace.main),
+            Action::KillWithinLeave => self.kill_within(run.grace.leave),
+            Action::WarnLate => {
+                run.log.warn("the broker has not ended in its time: killing it");
+            }
+            Action::KillBroker => {
+                self.broker.signal_group(Signal::SIGKILL);
+                let give_up_after = run.grace.of_main_process().give_up_after;
+                self.kill_at = Some(Instant::now() + give_up_after);
+            }
+            // It ends the supervision.
+            Action::GiveUp => {}
         }
     }
 
-    /// Ends the broker of a lead that is gone, unless that was done.
-    fn lose_lead(&mut self, context: &Context) {
-        if self.end.lead_lost {
-            return;
+    fn signal_command(&self, signal: Signal) {
+        if let Some(command) = &self.command {
+            command.signal(signal);
         }
-        context.log.warn("the lead broker is gone: ending this one to look for it anew");
-        self.end.lead_lost = true;
-        self.running.signal(Signal::SIGTERM);
-        // Its last tasks ask the lead, who is gone.
-        self.kill_within(context.budget.leave);
     }
 
-    /// The broker is killed when `time` is over, or before where that was said already.
+    /// The broker is killed when `time` is over, or earlier where that was decided before.
     fn kill_within(&mut self, time: Duration) {
         let then = Instant::now() + time;
         self.kill_at = Some(self.kill_at.map_or(then, |earlier| earlier.min(then)));
     }
 
-    /// Passes on what is asked: to the command while it runs, since the broker ends after it, else to the broker. The
-    /// first that asks a worker to end waits for the jobs on its rank; the second does not.
-    fn asked(&mut self, context: &Context, asked: Asked) {
-        let (of_command, of_broker) = match asked {
-            Asked::PassOn(signal) => (signal, signal),
-            Asked::Stop(stop) => {
-                if let Stop::Deadline { .. } = stop {
-                    context.log.error(&format!("{stop}: ending the run"));
-                }
-                let is_first = self.end.stop.is_none();
-                if is_first {
-                    self.end.stopped = Some(Instant::now());
-                    self.kill_within(context.budget.main);
-                }
-                // A deadline stays the reason, whoever takes the pod away then.
-                if !matches!(self.end.stop, Some(Stop::Deadline { .. })) {
-                    self.end.stop = Some(stop);
-                }
-                if is_first && self.role == Role::Worker && self.end.ran && !self.end.lead_lost {
-                    return self.leave(context, stop);
-                }
-                self.leaving = None;
-                // At SIGTERM a program in a pod saves its state, whatever this process was sent.
-                (Signal::SIGTERM, stop.signal())
-            }
+    fn requested(&mut self, run: &Run, request: Request) -> Event {
+        let stop = match request {
+            Request::PassOn(signal) => return Event::PassOn(signal),
+            Request::Stop(stop) => stop,
         };
-        if let Some(command) = &self.command {
-            context.log.info(&format!("passing {of_command} on to the command"));
-            return command.signal(of_command);
+        if let Stop::Deadline { .. } = stop {
+            run.log.error(&format!("{stop}: ending the run"));
         }
-        context.log.info(&format!("passing {of_broker} on to the broker"));
-        self.running.signal(of_broker);
+        self.end.stopped.get_or_insert_with(Instant::now);
+        // A deadline stays the reason, whatever takes the pod away then.
+        if !matches!(self.end.stop, Some(Stop::Deadline { .. })) {
+            self.end.stop = Some(stop);
+        }
+        Event::Stop(stop.signal())
     }
 
-    fn command_ended(&mut self, context: &mut Context, end: CommandEnd) {
-        self.command = None;
-        self.command_end = Some(end);
-        context.progress.enter(phase::SHUTDOWN);
-        if self.runs {
-            self.running.signal(Signal::SIGTERM);
+    fn changed(&mut self, run: &mut Run, change: broker_watch::Event) -> Option<Event> {
+        match change {
+            broker_watch::Event::State(state) => {
+                run.progress.broker_state(self.role, &state);
+                let runs = state == "run";
+                self.end.ran |= runs;
+                Some(if runs { Event::BrokerRuns } else { Event::BrokerRunsNot })
+            }
+            broker_watch::Event::Closed => Some(Event::SocketClosed),
+            broker_watch::Event::LeadGone => Some(Event::LeadIsGone),
+            broker_watch::Event::LeadEnds(ends) => {
+                self.end.lead_ends = Some(ends);
+                None
+            }
         }
     }
 
-    /// Without a scheduler every job would wait for ever.
-    fn scheduler_looked_for(&mut self, context: &Context, comes: Option<bool>) {
-        self.scheduler = None;
-        if comes == Some(false) && self.end.stop.is_none() {
-            context.log.error("the scheduler has not started: ending the broker");
-            self.end.lacks_scheduler = true;
-            self.running.signal_group(Signal::SIGKILL);
+    /// The broker of a worker may end before the answer is read whether the lead ends, too.
+    async fn await_lead(&mut self, changes: &mut mpsc::UnboundedReceiver<broker_watch::Event>) {
+        let is_over = |end: &BrokerEnd| end.stop.is_some() || end.lead_ends.is_some();
+        while self.purpose == Purpose::Worker && !is_over(&self.end) {
+            let Some(event) = changes.recv().await else { return };
+            if let broker_watch::Event::LeadEnds(ends) = event {
+                self.end.lead_ends = Some(ends);
+            }
         }
     }
 
-    fn leave(&mut self, context: &Context, stop: Stop) {
-        let (own, patience) = (self.own_rank.clone(), context.budget.drain);
-        let rank = own.rank;
-        context
-            .log
-            .info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
-        self.leaving = Some(Box::pin(async move { own.drain_and_wait(patience).await }));
+    fn submitted(&mut self, run: &Run, status: ExitStatus) {
+        self.submission = None;
+        if !status.success() {
+            let code = exit_code(status);
+            run.failed(&format!("the command could not be submitted: exit code {code}"));
+        }
     }
 
-    /// Ends the broker, whose rank has no jobs any more, or no more time for them.
-    fn has_left(&mut self, context: &mut Context, left: Result<Vec<String>, SocketError>) {
-        self.leaving = None;
+    fn drain(&mut self, run: &Run) {
+        let (own, patience) = (self.own_rank.clone(), run.grace.drain);
+        let (rank, stop) = (own.rank, self.end.stop.map_or_else(String::new, |it| it.to_string()));
+        run.log.info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
+        self.drained = awaited(async move { own.drain_and_wait(patience).await });
+    }
+
+    /// The rank has no jobs any more, or no more time for them.
+    fn rank_drained(&mut self, run: &Run, jobs: Result<Vec<String>, SocketError>) -> Event {
         let rank = self.own_rank.rank;
-        match left {
+        match jobs {
             Ok(jobs) if jobs.is_empty() => {
-                context.log.info(&format!("no job runs on rank {rank}: ending the broker"));
+                run.log.info(&format!("no job runs on rank {rank}: ending the broker"));
             }
             Ok(jobs) => {
                 let text = format!("jobs that did not end in time: {}", jobs.join(", "));
-                context.log.error(&format!("rank {rank}: {text}; ending the broker"));
-                context.progress.failed(&text);
-                context.unfinished_jobs = jobs;
+                run.log.error(&format!("rank {rank}: {text}; ending the broker"));
+                run.progress.failed(&text);
+                self.end.unfinished_jobs = jobs;
             }
             Err(error) => {
                 let error = chain(&error);
-                context.log.warn(&format!("drain rank {rank}: {error}; ending the broker at once"));
+                run.log.warn(&format!("drain rank {rank}: {error}; ending the broker at once"));
             }
         }
-        self.running.signal(self.end.stop.map_or(Signal::SIGTERM, Stop::signal));
+        Event::Drained(self.end.stop.map_or(Signal::SIGTERM, Stop::signal))
     }
 
-    /// Lifts, beside everything else, the drain that an earlier pod of this rank has left.
-    fn take_rank(&self, context: &Context) {
-        let (own, rank, log) = (self.own_rank.clone(), self.own_rank.rank, context.log);
+    /// What follows the first `run` of the broker.
+    fn begin(&mut self, run: &mut Run) {
+        if let Some(hint) = &self.plan.attach_hint {
+            run.log.info(&format!("the instance is up; to enter it: {hint}"));
+        }
+        if let Some(worker) = &self.plan.worker {
+            // Until it has joined, the broker looks for the lead itself, and reports that.
+            let lead = worker.lead.clone();
+            self.lead_lost = awaited(async move { LeadWatch::default().lost(&lead).await });
+            return self.undrain(run);
+        }
+        let broker = self.own_rank.broker.clone();
+        // Flux's own rc1 waits for the scheduler; the agent's does not.
+        self.scheduler = awaited(wait_for_scheduler(broker)).filter(|_| self.start.loads_modules);
+        if self.start.starts_queues {
+            self.start_queues(run);
+        }
+        self.start_command(run);
+    }
+
+    /// Undrains, beside everything else, the rank that an earlier pod of it has left drained.
+    fn undrain(&self, run: &Run) {
+        let (own, rank, log) = (self.own_rank.clone(), self.own_rank.rank, run.log);
         tokio::spawn(async move {
             match own.undrain().await {
                 Ok(true) => log.info(&format!("rank {rank} is not drained any more")),
@@ -402,49 +425,9 @@ impl Supervision<'_> {
         });
     }
 
-    fn note(&mut self, context: &mut Context, event: &Event) {
-        let state = match event {
-            Event::State(state) => state,
-            Event::LeadGone => return self.lose_lead(context),
-            Event::LeadEnds(ends) => return self.end.lead_ends = Some(*ends),
-            // All is kept by then. Where rc3 has failed, Flux 0.88 takes ten seconds more, and may stay for ever.
-            Event::Closed => return self.kill_within(context.budget.main),
-        };
-        context.progress.broker_state(self.role, state);
-        self.runs = state == "run";
-        if !self.runs
-            && self.end.stop.is_none()
-            && let Some(command) = &self.command
-        {
-            context.log.warn("the broker shuts down: ending the command");
-            command.signal(Signal::SIGTERM);
-        }
-        if !self.runs || self.end.ran {
-            return;
-        }
-        self.end.ran = true;
-        if let Some(entrance) = &self.broker.entrance {
-            context.log.info(&format!("the instance is up; to enter it: {entrance}"));
-        }
-        match self.role {
-            Role::Worker => self.take_rank(context),
-            Role::Lead if self.end.stop.is_none() => {
-                let comes =
-                    || Box::pin(wait_for_scheduler(self.own_rank.broker.clone())) as Scheduler;
-                self.scheduler = self.loads_modules.then(comes);
-                self.start_queues(context);
-                self.start(context);
-            }
-            Role::Lead => {}
-        }
-    }
-
     /// Starts the named queues of a new instance, beside everything else: what is submitted meanwhile waits for them.
-    fn start_queues(&self, context: &Context) {
-        if !self.starts_queues {
-            return;
-        }
-        let (broker, log) = (self.own_rank.broker.clone(), context.log);
+    fn start_queues(&self, run: &Run) {
+        let (broker, log) = (self.own_rank.broker.clone(), run.log);
         tokio::spawn(async move {
             match job_manager::start_queues(&broker).await {
                 Ok(queues) if queues.is_empty() => {}
@@ -456,42 +439,42 @@ impl Supervision<'_> {
         });
     }
 
-    /// Starts the command, or submits that of an interactive MiniCluster, once.
-    fn start(&mut self, context: &mut Context) {
+    /// Starts the command, or submits that of an interactive MiniCluster.
+    fn start_command(&mut self, run: &mut Run) {
         let client = FluxClient {
-            session: context.session.clone(),
-            children: context.children.clone(),
-            flux: self.broker.flux.clone(),
+            session: run.session.clone(),
+            children: run.children.clone(),
+            flux: self.plan.flux.clone(),
             broker: self.own_rank.broker.clone(),
         };
-        if let Some(command) = &self.broker.lead_command {
-            context.log.info(&format!("starting the command: {}", shown(&command.words)));
-            let run = CommandRun {
+        if let Some(command) = &self.plan.lead_command {
+            run.log.info(&format!("starting the command: {}", shown(&command.words)));
+            let command = CommandRun {
                 client,
                 command: command.clone(),
-                patience: context.budget.command,
-                last_wait: context.budget.for_main().patience,
-                log: context.log,
-                timed: self.broker.timed,
+                kill_after: run.grace.command,
+                give_up_after: run.grace.of_main_process().give_up_after,
+                log: run.log,
+                timed: self.plan.timed,
             };
-            self.command = Some(run.start());
-        } else if let Some(words) = &self.broker.submission {
-            self.submit(context, &client, words);
+            self.command = Some(command.start());
+        } else if let Some(argv) = &self.plan.submission {
+            self.submit(run, &client, argv);
         }
-        context.progress.command_started();
-        self.api = context.config.rest.as_ref().map(|rest| rest::serve(context, rest));
+        run.progress.command_started();
+        self.api = run.config.rest.as_ref().map(|rest| rest::serve(run, rest));
     }
 
-    fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {
-        context.log.info(&format!("submitting: {}", shown(words)));
-        let mut command = client.command(words);
-        if context.config.logging.quiet {
+    fn submit(&mut self, run: &Run, client: &FluxClient, argv: &[String]) {
+        run.log.info(&format!("submitting: {}", shown(argv)));
+        let mut command = client.command(argv);
+        if run.config.logging.quiet {
             // The id of the job.
             command.stdout(Stdio::null());
         }
-        match context.children.spawn(&mut command) {
+        match run.children.spawn(&mut command) {
             Ok(running) => self.submission = Some(running),
-            Err(error) => context.failed(&format!("start {}: {error}", shown(words))),
+            Err(error) => run.failed(&format!("start {}: {error}", shown(argv))),
         }
     }
 }

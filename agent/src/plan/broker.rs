@@ -1,7 +1,7 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)), and its configuration (flux-config(5)).
 
-use crate::plan::budget::Budget;
 use crate::plan::files::file;
+use crate::plan::grace_period::GracePeriod;
 use crate::plan::pod::Pod;
 use crate::plan::release;
 use crate::plan::step::{FileToWrite, Role};
@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 use toml::{Table, Value};
 
-/// Left to itself Fluxion begins with the highest rank: a batch would leave its output where no hook
-/// of the lead finds it, and the pods that go first when a cluster shrinks would be the busy ones.
+/// By default Fluxion begins with the highest rank: a batch would leave its output where no hook of the lead finds it, and
+/// the pods that are removed first when a cluster shrinks would be the busy ones.
 const LOWEST_NODE_FIRST: &str = "lonode";
 
 /// `duration` in Flux Standard Duration (RFC 23).
@@ -31,7 +31,7 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
         words.push(format!("--wrap={wrap}"));
     }
     words.push(format!("-o--config-path={}", layout.broker_config_dir().display()));
-    let budget = Budget::of_runner(config);
+    let grace = GracePeriod::of_runner(config);
     let options = [
         ("cron.directory", Some(text(&layout.cron_dir()))),
         ("rundir", Some(text(&layout.run_dir()))),
@@ -40,8 +40,8 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
         ("tbon.connect_timeout", broker.connect_timeout.clone()),
         ("tbon.topo", broker.topology.clone()),
         ("tbon.zmqdebug", broker.zeromq_debug.then(|| "1".to_owned())),
-        ("broker.cleanup-timeout", Some(flux_duration(budget.cleanup))),
-        ("broker.shutdown-timeout", Some(flux_duration(budget.leave))),
+        ("broker.cleanup-timeout", Some(flux_duration(grace.cleanup))),
+        ("broker.shutdown-timeout", Some(flux_duration(grace.leave))),
         ("log-stderr-level", Some(broker.log_level.to_string())),
         // Each pod's log shows its own broker.
         ("log-stderr-mode", Some("local".to_owned())),
@@ -64,8 +64,8 @@ pub(crate) fn attribute(setting: &str) -> String {
     format!("-o-S{setting}")
 }
 
-/// `broker.toml`: the user's own text where there is one, else with the way to a lead that let this pod in at
-/// `found`; before that, with its address where it has one.
+/// `broker.toml`: the user's own text where there is one, else with the address at which the lead was `found`; before that,
+/// with its Service's address if it has one.
 pub(super) fn configuration(pod: Pod<'_>, found: Option<IpAddr>) -> FileToWrite {
     let custom = pod.config.broker.custom_config.clone();
     let content = custom.unwrap_or_else(|| document(pod, found).to_string());
@@ -74,15 +74,15 @@ pub(super) fn configuration(pod: Pod<'_>, found: Option<IpAddr>) -> FileToWrite 
 
 fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     let config = pod.config;
-    // The file is not what hwloc finds: there is nothing to verify it by (flux-config-resource(5)).
+    // Flux would compare the file with hwloc's findings, which differ (flux-config-resource(5)).
     let mut resource = table([("path", text(&config.layout.resource_file()))]);
     resource.extend(table([("noverify", true)]));
     let mut document = table([
-        // People who enter the pod as another user may look; those who enter as root may ask and shut down.
+        // People who enter the pod as another user may read; those who enter as root may also shut down.
         ("access", table([("allow-guest-user", true), ("allow-root-owner", true)])),
         ("bootstrap", bootstrap(pod, found)),
         // How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
-        ("exec", table([("kill-timeout", flux_duration(Budget::of_runner(config).jobs))])),
+        ("exec", table([("kill-timeout", flux_duration(GracePeriod::of_runner(config).jobs))])),
         ("resource", resource),
         ("sched-fluxion-qmanager", table([("queue-policy", config.broker.queue_policy.clone())])),
         ("sched-fluxion-resource", table([("match-policy", LOWEST_NODE_FIRST)])),
@@ -123,8 +123,8 @@ fn bootstrap(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
 
 /// The entry of rank 0, and whether this broker's sockets take IPv6.
 ///
-/// A lead that has an address is connected to by that, unless another one let this pod in. By its name, `ZeroMQ` asks
-/// for IPv6 addresses alone where it may use any, and for IPv4 addresses alone where it may not.
+/// A broker connects to the lead's own address, unless the lead was found at another one. For a name, `ZeroMQ` asks for IPv6
+/// addresses alone where it may use them, else for IPv4 addresses alone.
 fn lead(pod: Pod<'_>, found: Option<IpAddr>) -> (Table, bool) {
     let network = &pod.config.network;
     let address = lead_address(pod);
@@ -138,8 +138,7 @@ fn lead(pod: Pod<'_>, found: Option<IpAddr>) -> (Table, bool) {
         Bootstrap::Child { lead, lead_port, .. } => Some(endpoint(lead, *lead_port)),
     };
     host.extend(connect.map(|connect| ("connect".to_owned(), connect.into())));
-    // The lead connects to nobody, and `ZeroMQ` then listens for IPv4 as well; without IPv6 in the
-    // kernel, for IPv4 alone.
+    // The lead makes no connections, and `ZeroMQ` then listens for IPv4 as well; without IPv6 in the kernel, for IPv4 alone.
     let ipv6 = pod.role == Role::Lead || found.or(address).is_some_and(|it| it.is_ipv6());
     (host, ipv6)
 }

@@ -1,9 +1,9 @@
-//! Configuration and facts become a plan: every decision of a run that can be made beforehand.
+//! Configuration and facts become a plan.
 
-use super::{broker, environment, files, helpers, release, workload};
+use super::{broker, files, helpers, release, variables, workload};
 use crate::failure::Failure;
-use crate::plan::budget::Budget;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::grace_period::GracePeriod;
 use crate::plan::pod::Pod;
 use crate::plan::step::{
     AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Role, Step, WorkerRun,
@@ -20,7 +20,7 @@ const FORMATS: [&str; 8] =
 /// Format where the archive's own name says none. Flux finds out by itself when it restores.
 const DEFAULT_FORMAT: &str = ".tgz";
 
-/// Decides what a pod does. All of it is in the returned value; nothing is changed.
+/// Decides what a pod does, and changes nothing.
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     let pod = pod(config, facts)?;
     let Pod { role, rank, .. } = pod;
@@ -41,14 +41,14 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     let work = workload::workload(pod);
     let mut finish = hooks(pod, [("commands.post", &config.hooks.post)])?;
     finish.push(Step::MarkComplete(config.layout.complete_marker()));
-    // One pod keeps the deadline: the one whose end is the Job's.
-    let keeps_deadline = facts.hostname == config.cluster.name.pod_hostname(0);
+    // Only the pod whose end is the Job's has the deadline.
+    let has_deadline = facts.hostname == config.cluster.name.pod_hostname(0);
     Ok(Plan {
         role,
         hostname: facts.hostname.clone(),
         rank,
-        budget: Budget::of_runner(config),
-        deadline_seconds: config.shutdown.deadline_seconds.filter(|_| keeps_deadline),
+        grace: GracePeriod::of_runner(config),
+        deadline_seconds: config.shutdown.deadline_seconds.filter(|_| has_deadline),
         strict: config.logging.strict,
         steps: steps(pod, &work)?,
         broker: BrokerRun {
@@ -57,7 +57,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
             archive: archive(pod),
             lead_command: work.command,
             submission: work.submission,
-            entrance: work.entrance,
+            attach_hint: work.attach_hint,
             socket: pod.socket(),
             flux: pod.flux(),
             timed: config.logging.timed && role == Role::Lead,
@@ -67,7 +67,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     })
 }
 
-/// Whether the run is that of a command. What people enter has none that would be repeated.
+/// Whether the run is that of a command, which a second lead would repeat.
 const fn has_command(workload: &Workload) -> bool {
     !matches!(workload, Workload::Interactive { .. } | Workload::Diagnostics {})
 }
@@ -108,9 +108,9 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
         Role::Lead => ("commands.brokerPre", &hooks_of.broker_pre),
         Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
     };
-    // What a container that is started again finds, and others would take for its own: before anything can fail.
-    let left_before = [config.layout.complete_marker(), config.layout.command_failure()];
-    let mut steps = left_before.map(Step::RemoveFile).to_vec();
+    // Files of an earlier container of this pod. They go before anything can fail, so that no other container reads them.
+    let of_earlier = [config.layout.complete_marker(), config.layout.command_failure()];
+    let mut steps = of_earlier.map(Step::RemoveFile).to_vec();
     steps.extend(hooks(pod, [("commands.init", &hooks_of.init)])?);
     steps.push(account(pod));
     steps.extend(files::directories(pod));
@@ -122,11 +122,11 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     steps.push(files::shell_rc(pod));
     steps.extend(helpers::helpers(pod).map(Step::WriteFile));
     steps.extend(work.script.clone().map(Step::WriteFile));
-    steps.push(Step::ChangeEnvironment(environment::changes(pod)));
+    steps.push(Step::ChangeEnvironment(variables::changes(pod)));
     let before_broker =
         [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];
     steps.extend(hooks(pod, before_broker)?);
-    steps.push(Step::ChangeEnvironment(environment::of_broker(pod, work.command.is_some())));
+    steps.push(Step::ChangeEnvironment(variables::of_broker(pod, work.command.is_some())));
     if !config.view.enabled {
         steps.push(Step::FindFlux);
     }
@@ -136,8 +136,8 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     Ok(steps)
 }
 
-/// Started as root, Flux runs as its own user unless the specification says otherwise; started as
-/// anybody else, nothing can or need be changed.
+/// Where the container starts as root, Flux runs as its own user unless `user.run_as_root` is set; else as the container's
+/// user.
 fn account(pod: Pod<'_>) -> Step {
     let (user, facts) = (&pod.config.user, pod.facts);
     if facts.uid == 0 && !user.run_as_root {
@@ -145,7 +145,7 @@ fn account(pod: Pod<'_>) -> Step {
             name: user.name.clone(),
             uid: user.uid,
             home: Path::new("/home").join(&user.name),
-            more_groups: facts.pod_groups(),
+            extra_groups: facts.pod_groups(),
             capabilities: user.capabilities.clone(),
         });
     }
@@ -202,14 +202,43 @@ pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, Failure> {
     pod(config, facts).map(await_lead)
 }
 
-/// The broker's configuration once a lead has let this pod in at `found`, or before that. A lead that comes back can be
-/// found another way than the one before it.
+/// The broker's configuration once a lead has let this pod in at `found`, or before that.
 pub fn broker_config(
     config: &AgentConfig,
     facts: &Facts,
     found: Option<IpAddr>,
 ) -> Result<FileToWrite, Failure> {
     Ok(broker::configuration(pod(config, facts)?, found))
+}
+
+/// A change of the address at which the broker connects to the lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeadRoute {
+    /// The configuration of the broker.
+    pub file: FileToWrite,
+    /// A line for the log.
+    pub note: Option<&'static str>,
+}
+
+/// What changes because the lead was `found`. Nothing does where that was its address `before`, so that a configuration
+/// which a hook has changed stays. A lead that comes back can be found at another address than the one before it.
+pub(crate) fn lead_route(
+    config: &AgentConfig,
+    facts: &Facts,
+    before: Option<IpAddr>,
+    found: IpAddr,
+) -> Result<Option<LeadRoute>, Failure> {
+    let file = broker_config(config, facts, Some(found))?;
+    let own = broker::lead_address(pod(config, facts)?);
+    let note = own.map(|own| {
+        if own == found {
+            "its address led there first: the broker will use the address"
+        } else {
+            "its name led there first: the broker will use the name"
+        }
+    });
+    let is_new = file != broker_config(config, facts, before)?;
+    Ok(is_new.then_some(LeadRoute { file, note }))
 }
 
 /// What a client of the broker needs to find it.
@@ -226,7 +255,7 @@ pub fn client_environment(
     facts: &Facts,
 ) -> Result<ClientEnvironment, Failure> {
     let pod = pod(config, facts)?;
-    let changes = environment::of_client(pod);
+    let changes = variables::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
 }
 

@@ -1,6 +1,6 @@
 //! The options that a batch script gives to `flux batch` in its own lines, as `#flux: --output=FILE` (RFC 36).
 
-/// Where the script's output goes if one of its directives says so; the last one counts.
+/// The place of the script's output by the last of its directives that has one.
 pub(crate) fn output(script: &str) -> Option<String> {
     script.lines().filter_map(words).filter_map(|words| output_option(&words)).next_back()
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::output;
 
     #[test]
-    fn the_output_is_that_of_the_last_directive_that_names_one() {
+    fn the_last_directive_with_an_output_counts() {
         for (script, expected) in [
             ("#!/bin/sh\n# flux: --job-name=a\nflux run a\n", None),
             ("#flux: -N1 --output=/a/o.{{id}} # there\n#flux: -t 10m\n", Some("/a/o.{{id}}")),

@@ -1,4 +1,4 @@
-//! What only the pod can know. Everything is read here, once; nothing is changed.
+//! Facts that are known in the pod alone. All of them are read here, once; nothing is changed.
 
 use crate::accounts::passwd::Databases;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What the plan of a run depends on beside the configuration.
+/// Everything besides the configuration on which a plan depends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// gethostname(2), which Flux uses as well.
@@ -56,9 +56,8 @@ pub struct Facts {
     pub has_own_cores: bool,
     /// GPUs that this container has, by the device files that it has of NVIDIA's driver, or else of AMD's.
     pub gpus: usize,
-    /// Pods of this index that the Job controller has replaced by this one, each after the other. Those that
-    /// a suspension of the Job took are not among them: it lets go of a pod before it deletes it. 0 in a
-    /// Job that repeats what has failed.
+    /// How many pods of this index the Job controller has replaced, without those that a suspension of the Job took: the
+    /// controller releases such a pod before it deletes it. 0 in a Job that repeats failed pods.
     pub replaced: u32,
     /// Those of `candidates` that are executable files.
     pub executables: BTreeSet<PathBuf>,
@@ -66,14 +65,14 @@ pub struct Facts {
     pub homes: BTreeSet<PathBuf>,
 }
 
-/// Shells of the image in order of preference. `bash` comes first: hooks and scripts that
-/// exist today were written for it (`source`, `[[`).
+/// Shells of the image in order of preference. `bash` comes first: existing hooks and scripts were written for it
+/// (`source`, `[[`).
 pub(crate) const IMAGE_SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
 
-/// By which scripts ask for a shell in their first line as well.
+/// Other paths of shells in the first lines of scripts.
 pub(crate) const USR_SHELLS: [&str; 2] = ["/usr/bin/bash", "/usr/bin/sh"];
 
-/// Finds the interpreter that a script's first line names without its directory.
+/// The program that finds an interpreter which a script's first line names without its directory.
 pub(crate) const ENV: &str = "/usr/bin/env";
 
 /// Shells of a view, relative to its root.
@@ -98,13 +97,12 @@ const PLUGINS: [&str; 2] = ["etc/flux/cli/plugins", "libexec/flux/cli/plugins"];
 /// File system in memory, which every container may write to whatever its user and its root file system are.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
-/// Directories that Flux takes for its run and state directories where nothing else is said, as in
-/// an instance that a batch job starts (flux-broker-attributes(7), `rundir` and `statedir`).
+/// Flux's default places for its run and state directories, as in an instance that a batch job starts
+/// (flux-broker-attributes(7), `rundir` and `statedir`).
 pub(crate) const TEMPORARY_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
 
 impl Facts {
-    /// Reads the facts below `root`; `hostname` replaces the pod's own, to look at the plan of
-    /// another pod.
+    /// Reads the facts below `root`; `hostname` replaces the pod's own, to see the plan of another pod.
     pub fn gather(
         config: &AgentConfig,
         root: &Root,
@@ -159,9 +157,9 @@ impl Facts {
         })
     }
 
-    /// The groups that the pod, and not the image, gives to its processes: `supplementalGroups` and
-    /// `fsGroup` of its security context. Another user than the container's needs them as well: a
-    /// volume may belong to one. The groups that root has by the image's user database are root's.
+    /// The groups that the pod gives to its processes: `supplementalGroups` and `fsGroup` of its security context. The
+    /// broker's user needs them as well, because a volume may belong to one. The groups that root has by the image's user
+    /// database are not among them.
     pub(crate) fn pod_groups(&self) -> Vec<u32> {
         let own = self.accounts.find_uid(self.uid).map(|user| self.accounts.groups_of(&user));
         let own = own.unwrap_or_default();
@@ -256,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaced_pods_are_those_that_failed_and_those_that_were_stopped() {
+    fn replaced_pods_have_failed_or_were_stopped() {
         let of = |failed: &str, stopped: &str| {
             let names = REPLACED_VARIABLES.map(|(name, _)| name.to_owned());
             replaced(&names.into_iter().zip([failed.to_owned(), stopped.to_owned()]).collect())
@@ -299,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_release_of_flux_is_a_text_of_its_own_in_its_program() {
+    fn the_release_of_flux_is_found_in_its_program() {
         let directory = tempfile::tempdir().unwrap();
         let flux = directory.path().join("flux");
         assert_eq!(flux_version(&flux), None);
@@ -313,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn submission_plugins_are_found_beside_flux_itself_in_the_view_and_in_the_system() {
+    fn submission_plugins_are_found_in_view_and_system() {
         let pod = tempfile::tempdir().unwrap();
         let (root, flux) = (Root::new(pod.path()), pod.path().join("opt/software/flux/bin/flux"));
         let found = || has_submission_plugins(&flux, &root.at("/view"), &root);

@@ -1,8 +1,8 @@
 //! Directories and files that the broker needs.
 
-use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
+use crate::plan::variables::{output_directory, temporary};
 use crate::program::mpi::SHELL_RC;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
 use flux_protocol::resource_set::{ResourceSet, Resources};
@@ -20,12 +20,12 @@ pub(super) fn shell_rc(pod: Pod<'_>) -> Step {
 }
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that jobs cannot
-/// replace what is there. The others belong to the broker's user: Flux insists for its run and state directories, and a
-/// command leaves the sentence about its failure in the run directory's parent.
+/// replace files there. The others belong to the broker's user: Flux requires that for its run and state directories, and
+/// a command leaves its error in the run directory's parent.
 pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     let layout = &pod.config.layout;
     let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
-    // Kubernetes makes it with mode 0777: nobody but the container's user is to rename in it.
+    // Kubernetes makes it with mode 0777, by which any user could rename files in it.
     let agents = [
         layout.private_volume().to_owned(),
         layout.config_root(),
@@ -74,9 +74,9 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
     })
 }
 
-/// The resource set: all hosts are taken to have what the lead has. Flux would ask hwloc, which delays the start and knows
-/// neither the CPU limit nor, without a library of their vendor, the GPUs. Every worker is handed the lead's configuration,
-/// which names the file, and opens it (`convert_R_conf` of Flux's module `resource`): one core each claims nothing.
+/// The resource set, in which all hosts have the resources of the lead. Flux would ask hwloc, which delays the start and
+/// knows neither the CPU limit nor, without a library of their vendor, the GPUs. Every worker gets the lead's configuration,
+/// which names the file, and opens it (`convert_R_conf` of Flux's module `resource`), so it has one with one core each.
 pub(super) fn resources(pod: Pod<'_>) -> FileToWrite {
     let (hosts, facts) = (pod.config.network.bootstrap.hosts(), pod.facts);
     let each = if pod.role == Role::Worker {

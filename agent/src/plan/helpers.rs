@@ -1,9 +1,9 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
-use crate::plan::environment::{chosen_shell, client_first, lists};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::FileToWrite;
+use crate::plan::variables::{chosen_shell, client_first, lists};
 use crate::system::environment::Change;
 use crate::system::subcommand::{CONNECT, FLUXION};
 use crate::system::words::quoted;
@@ -46,7 +46,7 @@ fn view(pod: Pod<'_>) -> String {
     }
     changes.push(client_first(pod));
     text.extend(changes.iter().map(lines));
-    // Where neither is there, `flux proxy` finds no shell.
+    // Without it, `flux proxy` may find no shell.
     let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
     let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");
     let uri = pod.uri();
@@ -54,7 +54,7 @@ fn view(pod: Pod<'_>) -> String {
         // Flux's own commands refuse to run without one, be it there or not.
         Change::fallback("HOME", config.layout.home().display().to_string()),
         Change::set("fluxsocket", uri.clone()),
-        // Whoever is connected, as in a batch job with an instance of its own, stays so.
+        // A shell that is connected, as in a batch job with an instance of its own, stays so.
         Change::fallback("FLUX_URI", uri),
     ];
     text.extend(changes.iter().map(lines));

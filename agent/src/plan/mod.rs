@@ -1,19 +1,20 @@
-//! Every decision of a run that can be made beforehand: configuration and facts become a plan, a value
-//! that can be printed and compared. Only `config` and `facts` read anything, and nothing is changed.
+//! All decisions of a run: configuration and facts become a plan, a value that can be printed and compared. Only `config`
+//! and `facts` read files; nothing is changed.
 
 pub(crate) mod broker;
-pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod decide;
 pub(crate) mod directives;
-pub(crate) mod environment;
 pub(crate) mod facts;
 pub(crate) mod files;
+pub(crate) mod grace_period;
 pub(crate) mod helpers;
 pub(crate) mod pod;
 mod release;
+pub(crate) mod start;
 pub(crate) mod step;
 pub(crate) mod submission;
+pub(crate) mod variables;
 pub(crate) mod workload;
 
 pub use crate::failure::Failure;

@@ -5,7 +5,7 @@ use crate::plan::step::Role;
 use flux_contract::AgentConfig;
 use std::path::PathBuf;
 
-/// What the parts of a plan have in common.
+/// Configuration, facts, role and rank, on which all parts of a plan depend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pod<'run> {
     pub(crate) config: &'run AgentConfig,
@@ -47,12 +47,12 @@ impl Pod<'_> {
         words
     }
 
-    /// Whether an earlier pod of this index may have run something: not all of them ended before they were started.
+    /// Whether an earlier pod of this index may have run something: at least one of them was started.
     pub(crate) fn follows_a_run(&self) -> bool {
         self.facts.replaced > self.config.unstarted_leads
     }
 
-    /// Whether the instance has to be given its command: no lead was lost that had it, and no archive has it.
+    /// Whether the lead submits the command: no earlier lead has done so, and no archive has the job.
     pub(crate) fn submits(&self) -> bool {
         self.role == Role::Lead && !self.follows_a_run() && !self.config.submitted
     }

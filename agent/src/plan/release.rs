@@ -1,4 +1,4 @@
-//! What releases of flux-core differ in, as far as a plan depends on it. The page on custom views has the whole table.
+//! Differences between releases of flux-core on which a plan depends. The page on custom views has the whole table.
 
 use crate::failure::Failure;
 use crate::plan::facts::Facts;
@@ -34,7 +34,7 @@ pub(super) fn check(facts: &Facts, workload: &Workload) -> Result<(), Failure> {
     Err(Failure::new(Exit::View, text))
 }
 
-/// The value of `broker.quorum` for so many `brokers`: those of the lowest ranks.
+/// The value of `broker.quorum` for this number of `brokers`, those of the lowest ranks.
 pub(super) fn quorum(facts: &Facts, brokers: u32) -> String {
     if is_before(facts, QUORUM_IS_NUMBER) {
         format!("0-{}", brokers.saturating_sub(1))

@@ -1,16 +1,16 @@
 //! What a run does, as a value that can be printed and compared.
 //!
-//! `Display` gives one line a step: the log line of the run and, with `{:#}`, followed by the
-//! content of files and scripts, the answer of `flux-agent plan`.
+//! `Display` prints a line for each step, as the log has it; with `{:#}` the content of files and scripts follows, as in the
+//! output of `flux-agent plan`.
 
-use crate::plan::budget::Budget;
+use crate::plan::grace_period::GracePeriod;
 use crate::system::environment::Change;
 use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
 /// Names the file that the batch script was written to.
@@ -32,7 +32,7 @@ impl Display for Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Owner {
-    /// The container's own user, who the agent runs as.
+    /// The container's own user, which is the agent's.
     Container,
     Broker,
 }
@@ -68,7 +68,8 @@ pub(crate) enum AccountChoice {
         uid: u32,
         home: PathBuf,
         /// Groups to run with besides the account's own.
-        more_groups: Vec<u32>,
+        #[serde(rename = "more_groups")]
+        extra_groups: Vec<u32>,
         capabilities: Vec<String>,
     },
     Keep {
@@ -85,14 +86,14 @@ pub(crate) enum AccountChoice {
 pub(crate) enum Step {
     /// Run a script of the user and take over the environment it leaves.
     RunHook(Hook),
-    /// Decide who the broker runs as, and make the account if need be.
+    /// Choose the user of the broker, and make the account if need be.
     UseAccount(AccountChoice),
     MakeDirectory {
         path: PathBuf,
         mode: u32,
         owner: Owner,
-        /// True: it is the agent's own. False: one that exists is the image's or a volume's, and
-        /// is handed over only as a working directory is.
+        /// True: it is the agent's own. False: an existing one is the image's or a volume's, and is given to the broker's
+        /// user only as a working directory is.
         ours: bool,
         /// False: the run goes on without it.
         required: bool,
@@ -107,7 +108,7 @@ pub(crate) enum Step {
         to: PathBuf,
         link: PathBuf,
     },
-    /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
+    /// Copy the munge key (`flux.mungeSecret`) to its place for munge, mode 0400.
     InstallMungeKey {
         from: PathBuf,
         to: PathBuf,
@@ -117,7 +118,7 @@ pub(crate) enum Step {
     ChangeEnvironment(Vec<Change>),
     /// Check that `flux` is on the `PATH` (the view is disabled).
     FindFlux,
-    /// Hand the working directory to the broker's user if it is the image's own.
+    /// Give the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
@@ -154,7 +155,7 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
-    /// Hosts of the instance: many of them ask the lead less often each.
+    /// Hosts of the instance: each of many asks the lead less often.
     pub hosts: u32,
 }
 
@@ -166,12 +167,13 @@ pub struct BrokerRun {
     pub quorum: Option<u32>,
     /// Where the state is restored from and kept, on the lead.
     pub archive: Option<ArchiveRun>,
-    /// What the lead runs once its broker does, and ends with; `None` where people end the instance.
+    /// The command with which a lead's run ends; `None` where people end the instance.
     pub lead_command: Option<LeadCommand>,
     /// Run once when the broker is up, beside it.
     pub submission: Option<Vec<String>>,
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
-    pub entrance: Option<String>,
+    #[serde(rename = "entrance")]
+    pub attach_hint: Option<String>,
     pub socket: PathBuf,
     pub flux: String,
     pub timed: bool,
@@ -192,14 +194,15 @@ pub enum Submitter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeadCommand {
     pub words: Vec<String>,
-    /// Who makes the job that it is; `None` where it is none, or several.
+    /// The program that makes its job; `None` where it is no job, or several.
     pub submitter: Option<Submitter>,
     /// Find out, when it has failed, whether Flux refused it.
     pub may_be_refused: bool,
     /// Flux's cleanup is registered when it has ended, if jobs are left.
     pub cleans_up: bool,
-    /// Where it may leave a sentence about its failure.
-    pub failure: Option<PathBuf>,
+    /// A file in which it may leave an error.
+    #[serde(rename = "failure")]
+    pub error_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -217,7 +220,7 @@ pub struct WorkerRun {
     pub lead: AwaitLead,
     pub policy: WorkerPolicy,
     /// Where people end the instance, its lead comes back when its pod is lost. A worker whose broker has ended with the
-    /// lead's gives that lead so many seconds to close its port, and then waits for the next one.
+    /// lead's waits this number of seconds for that lead to close its port, and then for the next one.
     pub lead_may_return_seconds: Option<u64>,
 }
 
@@ -227,7 +230,8 @@ pub struct Plan {
     pub(crate) role: Role,
     pub(crate) hostname: String,
     pub(crate) rank: u32,
-    pub(crate) budget: Budget,
+    #[serde(rename = "budget")]
+    pub(crate) grace: GracePeriod,
     /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
     pub(crate) deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
@@ -235,8 +239,27 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     /// The broker.
     pub broker: BrokerRun,
-    /// What is done at the end, whatever happened.
+    /// The last steps, whatever happened.
     pub(crate) finish: Vec<Step>,
+}
+
+impl Plan {
+    /// What the steps change in the environment of the broker.
+    pub(crate) fn environment_changes(&self) -> impl Iterator<Item = &Change> {
+        let changes = self.steps.iter().filter_map(|step| {
+            if let Step::ChangeEnvironment(changes) = step { Some(changes) } else { None }
+        });
+        changes.flatten()
+    }
+
+    /// The content of the file at `path`, if a step writes it.
+    pub(crate) fn file(&self, path: &Path) -> Option<&str> {
+        let mut files = self
+            .steps
+            .iter()
+            .filter_map(|step| if let Step::WriteFile(file) = step { Some(file) } else { None });
+        files.find(|file| file.path == path).map(|file| file.content.as_str())
+    }
 }
 
 /// With `{:#}`, the lines of `content`.
@@ -298,14 +321,14 @@ impl Display for Step {
 
 fn account(out: &mut Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
     match choice {
-        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
+        AccountChoice::Ensure { name, uid, home, extra_groups, capabilities } => {
             write!(
                 out,
                 "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
                 home.display()
             )?;
-            if !more_groups.is_empty() {
-                write!(out, ", with the pod's groups {more_groups:?}")?;
+            if !extra_groups.is_empty() {
+                write!(out, ", with the pod's groups {extra_groups:?}")?;
             }
             if !capabilities.is_empty() {
                 write!(out, ", with the capabilities {}", capabilities.join(", "))?;
@@ -358,8 +381,8 @@ impl Display for BrokerRun {
         if let Some(submission) = &self.submission {
             write!(out, "\n    once it runs: {}", shown(submission))?;
         }
-        if let Some(entrance) = &self.entrance {
-            write!(out, "\n    to enter it: {entrance}")?;
+        if let Some(hint) = &self.attach_hint {
+            write!(out, "\n    to enter it: {hint}")?;
         }
         Ok(())
     }
@@ -386,7 +409,7 @@ impl Display for Plan {
         if let Some(seconds) = self.deadline_seconds {
             writeln!(out, "after {seconds} s: end the run")?;
         }
-        writeln!(out, "{}", self.budget)?;
+        writeln!(out, "{}", self.grace)?;
         for step in &self.finish {
             out.write_str("finally: ")?;
             step.fmt(out)?;

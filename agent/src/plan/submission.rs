@@ -1,4 +1,4 @@
-//! What kind of a submission the specification asks for, and who makes it.
+//! The kind of a submission, and the program that makes it.
 
 use crate::plan::pod::Pod;
 use crate::plan::step::Submitter;
@@ -31,18 +31,18 @@ pub(super) fn is_flux_submit(words: &[String]) -> bool {
     words.starts_with(&["flux".to_owned(), "submit".to_owned()])
 }
 
-/// Whether the submission is Flux's own and runs the command as a job of this instance and in no
-/// other way: only then does the absence of a job prove anything.
+/// Whether the submission is Flux's own and runs the command as a job of this instance and in no other way: only then the
+/// absence of a job proves that the command did not run.
 pub(super) fn submits_itself(submission: &Submission) -> bool {
     submission.prefix.is_empty() && is_flux_submit(&submission.submit)
 }
 
-/// Who submits what [`runs_one_job`] says is one job.
+/// The program that submits one job ([`runs_one_job`]).
 pub(super) fn submitter(pod: Pod<'_>, submission: &Submission) -> Submitter {
     why_flux(pod, submission).map_or(Submitter::Agent, Submitter::Flux)
 }
 
-/// Why the job has to be submitted by `flux run`, if it has: something that is not known to the byte.
+/// Why `flux run` has to submit the job: the agent does not know its jobspec to the byte.
 fn why_flux(pod: Pod<'_>, submission: &Submission) -> Option<String> {
     let (config, facts) = (pod.config, pod.facts);
     let is_option = |word: &String| word.starts_with('-');
@@ -81,8 +81,8 @@ fn has_counts_alone(flags: &[String]) -> bool {
     nodes.zip(tasks).is_some_and(|(nodes, tasks)| nodes <= tasks)
 }
 
-/// Whether the user asks for something that looks at jobs or changes them before Flux takes them
-/// (flux-config-ingest(5)). Otherwise that would be a Python program that looks at what the agent or Flux has made.
+/// Whether the user has configured a check of jobs before Flux takes them (flux-config-ingest(5)). Without one, a Python
+/// program would check jobs that the agent or Flux has made.
 pub(crate) fn has_validator(config: &AgentConfig) -> bool {
     let custom = config.broker.custom_config.as_deref().unwrap_or_default();
     custom.parse::<Table>().map_or(true, |table| table.contains_key("ingest"))

@@ -1,7 +1,6 @@
 //! What the lead runs.
 
 use crate::plan::directives;
-use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
@@ -9,6 +8,7 @@ use crate::plan::step::{FileToWrite, LeadCommand, Role, Step, Submitter};
 use crate::plan::submission::{
     has_validator, is_flux_submit, runs_one_job, submits_itself, submitter,
 };
+use crate::plan::variables::{self, chosen_shell, output_directory};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, SUBMIT, call};
 use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
 use std::path::Path;
@@ -21,11 +21,11 @@ pub(super) struct Work {
     /// Needed wherever the command may run.
     pub(super) script: Option<FileToWrite>,
     pub(super) batch: Option<Step>,
-    /// What the lead runs and ends with.
+    /// The command with which the lead's run ends.
     pub(super) command: Option<LeadCommand>,
     pub(super) submission: Option<Vec<String>>,
-    /// What people type to enter the instance, where it stays up for them.
-    pub(super) entrance: Option<String>,
+    /// The command line by which people enter an instance that stays up for them.
+    pub(super) attach_hint: Option<String>,
 }
 
 pub(super) fn workload(pod: Pod<'_>) -> Work {
@@ -37,7 +37,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
                 .iter()
                 .find(|_| pod.submits())
                 .map(|it| beside_the_broker(pod, it)),
-            entrance: lead.then(|| entrance(pod)),
+            attach_hint: lead.then(|| attach_hint(pod)),
             ..Work::default()
         },
         Workload::Submit { submission } => Work {
@@ -70,8 +70,8 @@ fn script(pod: Pod<'_>, text: &str) -> FileToWrite {
     file(CUSTOM_SCRIPT_PATH.into(), 0o755, runnable(pod, text))
 }
 
-/// `script` with a shell in its first line that is there: scripts ask for `/bin/sh` or `/bin/bash`,
-/// which an image without a shell lacks, while the view has one.
+/// `script` with a shell in its first line that exists: an image may lack `/bin/sh` and `/bin/bash`, while the view has a
+/// shell.
 fn runnable(pod: Pod<'_>, script: &str) -> String {
     let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
     match first.strip_prefix("#!").and_then(|line| missing_shell(pod.facts, line.trim())) {
@@ -83,7 +83,7 @@ fn runnable(pod: Pod<'_>, script: &str) -> String {
     }
 }
 
-/// The options of the shell that `line`, of a script, asks for, if it asks for one and that is missing.
+/// The options of the shell that `line` of a script names, if that shell is missing.
 fn missing_shell<'line>(facts: &Facts, line: &'line str) -> Option<&'line str> {
     let split = |text: &'line str| text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let (asked, rest) = split(line);
@@ -112,9 +112,9 @@ fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
 
 /// The command that submits and ends as the jobs do.
 ///
-/// `flux run` passes on what a job prints as it comes. `flux submit --watch` keeps it until there are
-/// 8 KiB or the job has ended (flux-core, `flux/job/watcher.py`): the log stays empty for long, and a
-/// stop loses what was kept. It alone makes several jobs of one command.
+/// `flux run` prints the output of a job at once. `flux submit --watch` keeps it until there are 8 KiB or the job has ended
+/// (flux-core, `flux/job/watcher.py`): the log stays empty for long, and a stop loses the rest. Only `flux submit` makes
+/// several jobs of one command.
 fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Option<LeadCommand> {
     let may_be_refused = submits_itself(submission);
     if !runs_one_job(submission) {
@@ -137,9 +137,9 @@ fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Option<LeadCommand>
 
 /// The submit command, with `options` of ours behind the user's flags.
 ///
-/// The standard input of a job of `flux submit` would stay open for somebody to attach to, and a command that reads it
-/// wait for ever; flags of the user that say otherwise come later and count. `flux run` passes on its own, which ends at
-/// once: with `--input` Flux's shell would hold each job for half a second (`input.batch-timeout`).
+/// The standard input of a job of `flux submit` would stay open for `flux job attach`, and a command that reads it would
+/// wait for ever; other flags of the user come later and count. `flux run` passes on its own input, which ends at once:
+/// with `--input` Flux's shell would hold each job for half a second (`input.batch-timeout`).
 fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String> {
     let Submission { prefix, submit, flags, command, script: _ } = submission;
     let input = is_flux_submit(submit).then(|| "--input=/dev/null".to_owned());
@@ -148,8 +148,7 @@ fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String
     [prefix.clone(), submit.collect(), flags.clone(), options, command.clone()].concat()
 }
 
-/// The option of the submission program `submit`, if it is Flux's, that saves the Python program which would look at
-/// what that has made itself.
+/// The option by which the submission program `submit`, if it is Flux's, needs no Python program to check its own job.
 fn no_validator(pod: Pod<'_>, submit: &[String]) -> Option<String> {
     let is_known = |command| submit.starts_with(&["flux", command].map(str::to_owned));
     let is_known = ["run", "submit", "batch"].into_iter().any(is_known);
@@ -157,28 +156,28 @@ fn no_validator(pod: Pod<'_>, submit: &[String]) -> Option<String> {
 }
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
-    let failure = pod.config.layout.command_failure();
+    let error_file = pod.config.layout.command_failure();
     let mut words = [prefix, &call(&pod.facts.agent, BATCH)].concat();
     words.push(format!("--flux={}", pod.flux()));
     words.push(format!("--output-directory={}", output_directory(pod)));
-    words.push(format!("--failure={}", failure.display()));
+    words.push(format!("--failure={}", error_file.display()));
     words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
     words.extend((!has_validator(pod.config)).then(|| NO_VALIDATOR.to_owned()));
     words.extend_from_slice(flags);
     let command = lead_command(pod, words, prefix.is_empty())?;
-    Some(LeadCommand { failure: Some(failure), ..command })
+    Some(LeadCommand { error_file: Some(error_file), ..command })
 }
 
-/// Any pod will do: each is connected to the instance.
-fn entrance(pod: Pod<'_>) -> String {
+/// The command line works in any pod: each is connected to the instance.
+fn attach_hint(pod: Pod<'_>) -> String {
     let (name, namespace) = (&pod.config.cluster.name, &pod.config.cluster.namespace);
     let agent = pod.facts.agent.display();
     format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} {CONNECT}")
 }
 
-/// `words` as the command of the lead. One that is not Flux itself is started by `flux env`, which adds what
-/// programs need to use Flux, and by `start`, which ends as shells do where it cannot be started.
+/// `words` as the command of the lead. A program other than Flux is started by `flux env`, which adds the variables for a use
+/// of Flux, and by `start`, which ends as shells do where the program cannot be started.
 fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Option<LeadCommand> {
     let flux = pod.flux();
     let start = if words.first() == Some(&flux) {
@@ -187,7 +186,8 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Optio
         let start = call(&pod.facts.agent, START);
         [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
-    let (words, cleans_up) = ([start, words].concat(), environment::cleans_up_later(pod.facts));
-    let command = LeadCommand { words, submitter: None, may_be_refused, cleans_up, failure: None };
+    let (words, cleans_up) = ([start, words].concat(), variables::cleans_up_later(pod.facts));
+    let command =
+        LeadCommand { words, submitter: None, may_be_refused, cleans_up, error_file: None };
     (pod.role == Role::Lead).then_some(command)
 }

@@ -1,10 +1,9 @@
-//! Child processes of PID 1: our own, and orphans, which the kernel hands to PID 1 and which nobody
-//! else would ever wait for.
+//! Child processes of PID 1: its own, and orphans, which the kernel hands to PID 1 and for which no other process waits.
 //!
-//! One place waits for all of them, as first processes do: the status of an own child goes to whoever
-//! started it, that of an orphan to nobody. Processes are therefore started with the standard library,
-//! which waits for nothing by itself; tokio would. And the wait is rustix', because nix refuses the
-//! status of a process that a real-time signal ended. Locks are those of `parking_lot`, which no panic poisons.
+//! One task waits for all of them, as in other first processes: the status of an own child goes to the code that started
+//! it, that of an orphan is dropped. Processes are therefore started with the standard library, which waits for nothing by
+//! itself; tokio would. `rustix` waits, because `nix` refuses the status of a process that a real-time signal ended. The
+//! locks are those of `parking_lot`, which no panic poisons.
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -21,7 +20,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Own children that have not ended, each with the place for its status.
+/// Own children that have not ended, each with the sender of its status.
 type Own = BTreeMap<i32, watch::Sender<Option<ExitStatus>>>;
 
 /// Starts processes and waits for them, and for orphans.
@@ -37,7 +36,7 @@ impl Children {
         let children = Self { own: Arc::default() };
         let reaper = children.clone();
         tokio::spawn(async move {
-            // What ended before there was a handler is waited for as well.
+            // Also children that ended before there was a handler.
             reaper.reap();
             while child_ended.recv().await.is_some() {
                 reaper.reap();
@@ -48,7 +47,7 @@ impl Children {
 
     /// Starts `command` as the leader of a process group of its own.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Running> {
-        // Nobody reaps in between: its status could not be told from an orphan's.
+        // The lock keeps the reaper away: it could not tell the status of the child from an orphan's.
         self.with_own(|own| {
             let child = command.as_std_mut().process_group(0).spawn().map_err(explained)?;
             let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
@@ -65,7 +64,7 @@ impl Children {
         })
     }
 
-    /// What `command` gives for `input`. Whoever drops this kills it, and its process group.
+    /// The output of `command` for `input`. Dropping the future kills the process group of the command.
     pub(crate) async fn output(
         &self,
         command: &mut Command,
@@ -106,7 +105,7 @@ impl Children {
         });
     }
 
-    /// Nobody reaps meanwhile, so that the process id is still that of the child.
+    /// The lock keeps the reaper away, so that the process id is still that of the child.
     fn unless_ended(&self, pid: Pid, send: impl FnOnce(Pid) -> nix::Result<()>) {
         self.with_own(|own| {
             if own.contains_key(&pid.as_raw()) {
@@ -120,7 +119,7 @@ impl Children {
     }
 }
 
-/// With the limit that a failed fork(2) means.
+/// Adds the limit that a failed fork(2) has met.
 fn explained(error: io::Error) -> io::Error {
     if error.kind() != ErrorKind::WouldBlock {
         return error;
@@ -131,7 +130,7 @@ fn explained(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// A child of our own. Whoever drops it while it runs kills it and its process group.
+/// An own child. Dropping it while it runs kills its process group.
 #[derive(Debug)]
 pub struct Running {
     /// Its process id, which is its process group's as well.
@@ -162,7 +161,7 @@ impl Running {
         self.children.unless_ended(self.pid, |pid| killpg(pid, signal));
     }
 
-    /// Sends a signal as [`Running::signal_group`] does, also while somebody waits for the child's end.
+    /// Sends a signal as [`Running::signal_group`] does, also while other code waits for the child's end.
     pub(crate) fn group_sender(&self) -> impl Fn(Signal) + use<> {
         let (pid, children) = (self.pid, self.children.clone());
         move |signal| children.unless_ended(pid, |pid| killpg(pid, signal))

@@ -1,11 +1,9 @@
-//! Processes as PID 1 has them: starting and reaping children, taking and sending signals, ending what
-//! is left, the terminal, deadlines, panics, exit codes. Nothing here knows of Flux.
+//! Processes of PID 1: children, orphans, signals, the terminal, panics, exit codes. Nothing here depends on Flux.
 
 pub(crate) mod children;
-pub(crate) mod deadline;
-pub(crate) mod defect;
 pub(crate) mod exit_status;
-pub(crate) mod leftovers;
+pub(crate) mod orphans;
+pub(crate) mod panic_hook;
 pub(crate) mod signals;
 pub(crate) mod terminal;
 

@@ -20,11 +20,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-/// Signals without a handler: nobody can take the first two; the next six are faults of this process; the others are the
+/// Signals without a handler: nothing can handle the first two; the next six are faults of this process; the others are the
 /// end of a child, a reader that has gone, and job control, by which people also pause a process.
-const NOT_TAKEN: [Signal; 14] = [
+const NOT_HANDLED: [Signal; 14] = [
     SIGKILL, SIGSTOP, SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGCHLD, SIGPIPE, SIGCONT,
     SIGTSTP, SIGTTIN, SIGTTOU,
 ];
@@ -37,15 +37,15 @@ const HALT: i32 = RUNTIMES_SIGRTMIN + 3;
 
 type Deliveries = SignalIterator<SignalDelivery<UnixStream, WithOrigin>, WithOrigin>;
 
-/// Takes signals from the moment it is made. The kernel drops signals to PID 1 for which it has no
-/// handler, so this comes first in a run. Handlers, unlike a blocked mask, are not inherited by
+/// Receives signals from the moment it is made. The kernel drops signals to PID 1 for which it has no handler, so this
+/// comes first in a run. Handlers, unlike a blocked mask, are not inherited by
 /// children.
 pub(crate) struct Signals {
     deliveries: Deliveries,
     has_terminal: bool,
     deadline: Option<Pin<Box<dyn Future<Output = u64> + Send>>>,
     stopping: Option<(Stop, Instant)>,
-    when_stopped: Option<Box<dyn FnOnce(Stop) + Send>>,
+    on_stop: Option<Box<dyn FnOnce(Stop) + Send>>,
     /// Signals of which the log has a line that they are ignored.
     ignored: BTreeSet<i32>,
 }
@@ -73,8 +73,8 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// What a process is sent that has to end because of it: SIGTERM, unless the signal itself is one by which programs
-    /// are asked to end.
+    /// The signal for a process that has to end because of it: SIGTERM, unless the signal of the stop is one by which
+    /// programs are asked to end.
     pub(crate) fn signal(self) -> Signal {
         let Self::Signal(Number(number)) = self else { return SIGTERM };
         let asks = [SIGINT, SIGHUP, SIGQUIT].into_iter().find(|ask| *ask as i32 == number);
@@ -96,19 +96,19 @@ impl From<Signal> for Stop {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Request {
     Stop(Stop),
-    /// Nothing of itself: the signal is the user's, for the command.
+    /// The signal is the user's, for the command.
     PassOn(Signal),
 }
 
-/// What signal `number` asks for; nothing where it is a real-time signal of a user, which this process cannot send on.
+/// The request that signal `number` is; none where it is a real-time signal of a user, which this process cannot send on.
 ///
-/// Whoever is in the pod has a process id there. A signal without one comes from the container runtime, which sends the
+/// A process in the pod has an id there. A signal without one comes from the container runtime, which sends the
 /// `STOPSIGNAL` of the image, whatever that is, to stop the container (kill(2) from an outer process namespace:
 /// `send_signal_locked` in Linux, `kernel/signal.c`).
-fn meaning(number: i32, from_outside: bool, has_terminal: bool) -> Option<Asked> {
-    let stop = Asked::Stop(Stop::Signal(Number(number)));
+fn meaning(number: i32, from_outside: bool, has_terminal: bool) -> Option<Request> {
+    let stop = Request::Stop(Stop::Signal(Number(number)));
     if from_outside || number == HALT {
         return Some(stop);
     }
@@ -116,7 +116,7 @@ fn meaning(number: i32, from_outside: bool, has_terminal: bool) -> Option<Asked>
     // A terminal sends SIGWINCH when its size changes; without one it is Apache's STOPSIGNAL.
     let asks = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPWR].contains(&signal)
         || signal == SIGWINCH && !has_terminal;
-    Some(if asks { stop } else { Asked::PassOn(signal) })
+    Some(if asks { stop } else { Request::PassOn(signal) })
 }
 
 impl Signals {
@@ -124,51 +124,51 @@ impl Signals {
     pub(crate) fn register() -> io::Result<Self> {
         let (read, write) = StdStream::pair()?;
         read.set_nonblocking(true)?;
-        let named = Signal::iterator().filter(|signal| !NOT_TAKEN.contains(signal));
-        let taken = named.map(|signal| signal as i32).chain(REAL_TIME);
+        let named = Signal::iterator().filter(|signal| !NOT_HANDLED.contains(signal));
+        let handled = named.map(|signal| signal as i32).chain(REAL_TIME);
         let read = UnixStream::from_std(read)?;
-        let deliveries = SignalDelivery::with_pipe(read, write, WithOrigin::default(), taken)?;
+        let deliveries = SignalDelivery::with_pipe(read, write, WithOrigin::default(), handled)?;
         Ok(Self {
             deliveries: SignalIterator::new(deliveries),
             has_terminal: io::stdin().is_terminal(),
             deadline: None,
             stopping: None,
-            when_stopped: None,
+            on_stop: None,
             ignored: BTreeSet::new(),
         })
     }
 
-    /// From now on the passing of `deadline`, which gives its seconds, asks for an end as well.
-    pub(crate) fn keep(&mut self, deadline: impl Future<Output = u64> + Send + 'static) {
+    /// From now on the end of `deadline`, whose result is its seconds, is a stop as well.
+    pub(crate) fn set_deadline(&mut self, deadline: impl Future<Output = u64> + Send + 'static) {
         self.deadline = Some(Box::pin(deadline));
     }
 
     /// Calls `act` at the first stop.
-    pub(crate) fn when_stopped(&mut self, act: impl FnOnce(Stop) + Send + 'static) {
-        self.when_stopped = Some(Box::new(act));
+    pub(crate) fn on_stop(&mut self, act: impl FnOnce(Stop) + Send + 'static) {
+        self.on_stop = Some(Box::new(act));
     }
 
     pub(crate) fn stopped_by(&self) -> Option<Stop> {
         self.stopping.map(|(stop, _)| stop)
     }
 
-    /// What is asked next. Dropping the future loses nothing.
-    pub(crate) async fn asked(&mut self) -> Asked {
+    /// The next request. Dropping the future loses nothing.
+    pub(crate) async fn next_request(&mut self) -> Request {
         loop {
             let Self { deliveries, deadline, .. } = self;
-            let asked = tokio::select! {
-                origin = next_of(deliveries) => {
+            let request = tokio::select! {
+                origin = next_signal(deliveries) => {
                     let from_outside = origin.process.is_some_and(|process| process.pid == 0);
                     meaning(origin.signal, from_outside, self.has_terminal).ok_or(Number(origin.signal))
                 }
-                seconds = end_of(deadline.as_mut()) => Ok(Asked::Stop(Stop::Deadline { seconds })),
+                seconds = or_pending(deadline.as_mut()) => Ok(Request::Stop(Stop::Deadline { seconds })),
             };
-            match asked {
-                Ok(Asked::Stop(stop)) => {
+            match request {
+                Ok(Request::Stop(stop)) => {
                     self.note(stop);
-                    return Asked::Stop(stop);
+                    return Request::Stop(stop);
                 }
-                Ok(asked) => return asked,
+                Ok(request) => return request,
                 Err(number) => self.ignore(number),
             }
         }
@@ -178,7 +178,7 @@ impl Signals {
         self.stopping.get_or_insert_with(|| (stop, Instant::now()));
         // The deadline ends a run once.
         self.deadline = None;
-        if let Some(act) = self.when_stopped.take() {
+        if let Some(act) = self.on_stop.take() {
             act(stop);
         }
     }
@@ -192,14 +192,14 @@ impl Signals {
 
     pub(crate) async fn stop(&mut self) -> Stop {
         loop {
-            match self.asked().await {
-                Asked::Stop(stop) => return stop,
-                Asked::PassOn(signal) => self.ignore(Number(signal as i32)),
+            match self.next_request().await {
+                Request::Stop(stop) => return stop,
+                Request::PassOn(signal) => self.ignore(Number(signal as i32)),
             }
         }
     }
 
-    /// What `work` gives, unless an end is asked for first; then `work` is dropped.
+    /// The result of `work`, unless a stop comes first; then `work` is dropped.
     pub(crate) async fn unless_stopped<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -210,8 +210,7 @@ impl Signals {
         }
     }
 
-    /// What `work` gives, unless it has not ended when `share` of a stop's time is over; then `work`
-    /// is dropped.
+    /// The result of `work`, unless a stop has taken `share`; then `work` is dropped.
     pub(crate) async fn within<T>(
         &mut self,
         share: Duration,
@@ -220,7 +219,8 @@ impl Signals {
         self.within_passing_on(share, work, |_| false).await
     }
 
-    /// The same, where `pass_on` sends a signal of the user to the processes that are waited for; false if there are none.
+    /// The same, where `pass_on` sends a signal of the user to the processes that are waited for; its result is false if
+    /// there are none.
     pub(crate) async fn within_passing_on<T>(
         &mut self,
         share: Duration,
@@ -231,12 +231,12 @@ impl Signals {
         loop {
             // The kubelet counts its grace period from the first request.
             let end = self.stopping.map(|(_, since)| since + share);
-            let asked = tokio::select! {
+            let request = tokio::select! {
                 done = &mut work => return Some(done),
-                () = at(end) => return None,
-                asked = self.asked() => asked,
+                () = sleep_until(end) => return None,
+                request = self.next_request() => request,
             };
-            if let Asked::PassOn(signal) = asked
+            if let Request::PassOn(signal) = request
                 && !pass_on(signal)
             {
                 self.ignore(Number(signal as i32));
@@ -246,19 +246,19 @@ impl Signals {
 }
 
 /// Waits until `time`; for ever where there is none.
-pub(crate) async fn at(time: Option<Instant>) {
-    end_of(time.map(sleep_until)).await;
+pub(crate) async fn sleep_until(time: Option<Instant>) {
+    or_pending(time.map(tokio::time::sleep_until)).await;
 }
 
-/// What `work` gives; where there is none, nothing ever.
-pub(crate) async fn end_of<T>(work: Option<impl Future<Output = T>>) -> T {
+/// The result of `work`; without work it never comes.
+pub(crate) async fn or_pending<T>(work: Option<impl Future<Output = T>>) -> T {
     match work {
         Some(work) => work.await,
         None => pending().await,
     }
 }
 
-async fn next_of(deliveries: &mut Deliveries) -> Origin {
+async fn next_signal(deliveries: &mut Deliveries) -> Origin {
     let has_signals = |read: &mut UnixStream, context: &mut Context<'_>| {
         let mut byte = [0];
         match Pin::new(read).poll_read(context, &mut ReadBuf::new(&mut byte)) {
@@ -279,12 +279,12 @@ mod tests {
     use super::*;
     use Signal::{SIGUSR1, SIGUSR2};
 
-    fn stop(number: i32) -> Asked {
-        Asked::Stop(Stop::Signal(Number(number)))
+    fn stop(number: i32) -> Request {
+        Request::Stop(Stop::Signal(Number(number)))
     }
 
     #[test]
-    fn every_signal_of_the_runtime_stops_and_of_those_in_the_pod_the_ones_that_ask_for_an_end() {
+    fn every_signal_of_the_runtime_stops_a_run() {
         for number in (1..=31).chain(REAL_TIME) {
             assert_eq!(meaning(number, true, false), Some(stop(number)), "{number} of the runtime");
         }
@@ -294,14 +294,14 @@ mod tests {
         assert_eq!(meaning(HALT, false, true), Some(stop(HALT)));
         assert_eq!(meaning(SIGWINCH as i32, false, false), Some(stop(SIGWINCH as i32)));
         for signal in [SIGUSR1, SIGUSR2, SIGWINCH] {
-            let asked = meaning(signal as i32, false, true);
-            assert_eq!(asked, Some(Asked::PassOn(signal)), "{signal}");
+            let request = meaning(signal as i32, false, true);
+            assert_eq!(request, Some(Request::PassOn(signal)), "{signal}");
         }
         assert_eq!(meaning(HALT + 1, false, false), None, "nobody can send it on");
     }
 
     #[test]
-    fn a_program_is_asked_to_end_by_a_signal_that_asks_for_it() {
+    fn programs_get_a_signal_that_ends_them() {
         let sent = |number| Stop::Signal(Number(number)).signal();
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
             assert_eq!(sent(signal as i32), signal);

@@ -2,7 +2,7 @@
 
 use crate::accounts::become_user::exec;
 use crate::failure::{Failure, NO};
-use crate::plan::environment::DISABLE_JOB_CLEANUP;
+use crate::plan::variables::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
 use crate::rc::broker;
 use crate::rc::order::{Order, Tasks};

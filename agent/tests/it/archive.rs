@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
+fn an_archive_is_restored_if_it_exists() {
     let pod = Pod::new();
     let archive = pod.at("archive.tgz");
     let mut config = config(&pod, &["true"], &archive);
@@ -15,11 +15,24 @@ fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
     assert!(!pod.read("flux-calls").contains("content.restore"));
     // A hook may be what brings it.
     config.hooks.pre = Some("echo > $POD/archive.tgz".to_owned());
+    pod.write_config(&config);
+    fs::write(&archive, "state").unwrap();
+    let planned = planned_command(&pod);
+    fs::remove_file(&archive).unwrap();
     pod.run(&config);
     let calls = pod.read("flux-calls");
+    assert!(calls.lines().any(|call| call == planned), "{planned}: {calls}");
     assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");
     let dump = pod.at(".archive.tgz.hello-0.new/dump.tgz");
     assert!(calls.contains(&format!("-Scontent.dump={}", dump.display())), "{calls}");
+}
+
+/// The command line of the broker by `flux-agent plan`.
+fn planned_command(pod: &Pod) -> String {
+    let plan: serde_json::Value =
+        serde_json::from_str(&pod.ask("plan", &["--output", "json"]).output).unwrap();
+    let words = plan["broker"]["command"].as_array().unwrap();
+    words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 /// Shell text of a broker that dumps `$POD/dump` to the path of the configuration.
@@ -50,7 +63,7 @@ pub(crate) fn pod_with_archive(dump: &[u8]) -> (Pod, PathBuf) {
 }
 
 #[test]
-fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
+fn a_whole_dump_replaces_the_archive() {
     let (pod, archive) = pod_with_archive(&whole_dump());
     pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive)).with_code(7);
     assert_eq!(fs::read(&archive).unwrap(), whole_dump());
@@ -62,7 +75,7 @@ fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
 }
 
 #[test]
-fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
+fn a_cut_off_dump_leaves_the_archive_as_it_was() {
     let (pod, archive) = pod_with_archive(b"half");
     pod.broker_ends_with(&format!("{DUMPS}\nexit 1"));
     let ended = pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive)).with_code(7);
@@ -73,7 +86,7 @@ fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
 }
 
 #[test]
-fn an_archive_that_cannot_be_there_ends_the_run_before_there_is_a_state_to_keep() {
+fn an_impossible_place_of_the_archive_ends_the_run() {
     for (link, target, error) in [
         // A file system that takes no directories.
         ("state", "/proc", "place for the archive's next state"),
@@ -92,7 +105,7 @@ fn an_archive_that_cannot_be_there_ends_the_run_before_there_is_a_state_to_keep(
 }
 
 #[test]
-fn an_archive_on_a_volume_that_is_read_only_is_restored_and_its_state_said_to_be_lost() {
+fn a_read_only_archive_is_restored_and_not_kept() {
     let pod = Pod::new();
     fs::create_dir(pod.at("state")).unwrap();
     fs::write(pod.at("state/archive.tgz"), "before").unwrap();

@@ -35,9 +35,9 @@ const ELSEWHERE: &[&str] = &[
     // What the kernel lets the container use is among the facts, and this is compared with it before:
     // flux::processors::only_a_static_cpu_manager_gives_own_processors
     "/exclusive_cpus",
-    // go_bugs::bug_12_the_key_is_in_no_log_however_much_is_said
+    // go_bugs::bug_12_the_key_is_in_no_log
     "/logging/debug",
-    // sidecars::it_waits_for_the_socket_and_ends_when_the_runner_has
+    // sidecars::it_waits_for_the_socket_and_ends_after_the_runner
     "/sidecars/beside/wait_for_socket",
     "/sidecars/beside/command",
     "/sidecars/beside/init",

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
 
 #[test]
-fn orphans_are_reaped_whatever_ended_them_and_thousands_leave_nothing_behind() {
+fn thousands_of_orphans_are_reaped_whatever_ended_them() {
     // The kill(1) of every shell knows the number of a real-time signal.
     let killed = "for signal in 9 40 64 15; do
             sh -c \"sh -c 'kill -$signal \\$\\$' &\"
@@ -78,7 +78,7 @@ fn with_processes(limit: u32) -> Option<tempfile::TempDir> {
 }
 
 #[test]
-fn a_command_that_has_all_processes_of_the_pod_fails_and_the_run_goes_on_to_its_end() {
+fn the_run_survives_a_command_with_all_processes() {
     const LIMIT: u32 = 40;
     let Some(group) = with_processes(LIMIT) else { return };
     let pod = Pod::new();
@@ -108,7 +108,7 @@ fn fill(writer: &mut std::io::PipeWriter) {
 }
 
 #[test]
-fn an_answer_that_nobody_takes_ends_quietly_and_one_that_cannot_be_written_is_an_error() {
+fn an_answer_that_cannot_be_written_is_an_error() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
     for subcommand in ["plan", "resources", "env"] {
@@ -132,7 +132,7 @@ fn a_command_has_the_terminal_to_itself() {
 }
 
 #[test]
-fn a_broker_that_is_started_again_has_the_terminal_as_the_first_had() {
+fn a_restarted_broker_has_the_terminal() {
     let (pod, config, _lead) = worker_with_lead();
     // The fields of proc_pid_stat(5): its own process group, and the one that has the terminal.
     pod.broker_does(
@@ -176,7 +176,7 @@ fn probes_that_wait_are_answered_before_the_run_ends() {
 }
 
 #[test]
-fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
+fn the_run_goes_on_without_its_port() {
     let pod = Pod::new();
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

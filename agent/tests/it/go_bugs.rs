@@ -6,7 +6,7 @@ use crate::pod::{Ended, Pod, certificate};
 use std::fs;
 
 #[test]
-fn bug_12_the_key_is_in_no_log_however_much_is_said() {
+fn bug_12_the_key_is_in_no_log() {
     let (pod, mut config) = Pod::with(&["true"]);
     let housekeeping = "make directory";
     assert!(!pod.run(&config).log.contains(housekeeping));
@@ -21,7 +21,7 @@ fn bug_12_the_key_is_in_no_log_however_much_is_said() {
 }
 
 #[test]
-fn bug_18_a_view_with_any_python_or_none_starts_strictly_and_its_python_stays_where_it_is() {
+fn bug_18_any_python_of_a_view_stays_in_place() {
     let pod = Pod::new();
     assert!(pod.config(&[]).logging.strict);
     pod.run(&pod.config(&["true"])).with_code(0);
@@ -46,7 +46,7 @@ fn bug_19_the_brokers_configuration_is_verbatim_and_written_anew() {
 }
 
 #[test]
-fn bug_21_the_post_hook_of_a_strict_run_follows_a_failed_command() {
+fn bug_21_the_post_hook_follows_a_failed_command() {
     let (pod, mut config) = Pod::with(&["sh", "-c", "exit 3"]);
     config.hooks.post = Some("echo post\nexit 1".to_owned());
     pod.run(&config).with_code(3).with_output("post\n");
@@ -54,7 +54,7 @@ fn bug_21_the_post_hook_of_a_strict_run_follows_a_failed_command() {
 }
 
 #[test]
-fn doc_13_the_lead_prints_both_times_and_nothing_in_the_image_is_needed_for_it() {
+fn doc_13_the_lead_prints_both_times() {
     let (pod, mut config) = Pod::with(&["true"]);
     config.logging.timed = true;
     let said = pod.run(&config).log;
@@ -65,7 +65,7 @@ fn doc_13_the_lead_prints_both_times_and_nothing_in_the_image_is_needed_for_it()
 }
 
 #[test]
-fn doc_15_a_quiet_run_says_what_command_and_post_hook_say_and_no_more() {
+fn doc_15_a_quiet_run_prints_command_and_post_hook() {
     let (pod, mut config) = Pod::with(&["echo", "hello"]);
     config.logging.quiet = true;
     config.view.enabled = false;

@@ -6,7 +6,7 @@ use std::fs;
 
 /// The first broker of a worker loses its lead; the second one ends with it.
 #[test]
-fn a_broker_without_its_lead_is_asked_to_end_and_killed_if_it_does_not() {
+fn a_broker_without_its_lead_is_ended() {
     for (script, is_killed) in [("trap 'exit 3' TERM", false), ("trap '' TERM", true)] {
         let (pod, mut config, _lead) = worker_with_lead();
         pod.broker_does(&format!(
@@ -39,7 +39,7 @@ fn a_broker_without_its_lead_is_asked_to_end_and_killed_if_it_does_not() {
 
 /// In a tree, a broker ends well with the one above it. A lead that has not answered goes on if it listens.
 #[test]
-fn a_broker_that_ends_well_while_the_lead_goes_on_is_started_again() {
+fn a_broker_is_restarted_while_the_lead_goes_on() {
     for (lead_answers, ends) in [(true, "end_with_lead"), (false, "exit 0")] {
         let (pod, config, _lead) = worker_with_lead();
         if lead_answers {

@@ -103,7 +103,7 @@ impl Worker {
 const LONG: u64 = 600;
 
 #[test]
-fn a_worker_drains_its_rank_and_ends_its_broker_when_no_job_runs_there() {
+fn a_worker_drains_its_rank_before_its_broker_ends() {
     let worker = Worker::of(Instance { busy: true, ..Instance::default() }, LONG);
     worker.run.signal(Signal::SIGTERM);
     worker.await_asked("job-list.list", 2);
@@ -134,7 +134,7 @@ fn jobs_that_do_not_end_in_time_are_named() {
 }
 
 #[test]
-fn a_second_signal_and_a_lead_that_is_gone_end_the_wait() {
+fn a_second_signal_or_a_lost_lead_ends_the_wait() {
     let asked_twice = Worker::of(Instance { busy: true, ..Instance::default() }, LONG);
     asked_twice.run.signal(Signal::SIGTERM);
     asked_twice.await_asked("job-list.list", 1);

@@ -192,7 +192,7 @@ fn the_lead_alone_asks_for_diagnostics() {
 }
 
 #[test]
-fn an_image_gets_what_it_lacks_and_no_c_library_of_the_view() {
+fn an_image_gets_what_it_lacks() {
     let texts = ["make directory /mnt/shared/config/tmp (1777", "TMPDIR?=/mnt/shared/config/tmp"];
     plan_says("sample-0", &texts, |_, facts| facts.has_temporary_directories = false);
     plan_says("sample-0", &["!export LD_LIBRARY_PATH"], |_, facts| facts.view_has_libc = true);
@@ -210,7 +210,7 @@ fn an_image_gets_what_it_lacks_and_no_c_library_of_the_view() {
 }
 
 #[test]
-fn variables_of_the_container_are_heeded_unless_they_name_what_is_not_there() {
+fn variables_of_the_container_count_unless_they_name_missing_files() {
     let with = |name: &str, value: &str, texts: &[&str]| {
         let variable = (name.to_owned(), value.to_owned());
         plan_says("sample-0", texts, |_, facts| facts.environment = [variable].into());
@@ -220,7 +220,7 @@ fn variables_of_the_container_are_heeded_unless_they_name_what_is_not_there() {
 }
 
 #[test]
-fn an_interactive_lead_submits_its_command_once_and_workers_wait_for_the_next_lead() {
+fn an_interactive_lead_submits_its_command_once() {
     let interactive = || Workload::Interactive { submission: Some(submission()) };
     for (hostname, submitted, replaced, text) in [
         ("sample-0", false, 0, "flux submit"),
@@ -241,7 +241,7 @@ fn an_interactive_lead_submits_its_command_once_and_workers_wait_for_the_next_le
 }
 
 #[test]
-fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
+fn an_ipv6_address_switches_ipv6_on() {
     let texts = ["enable_ipv6 = true", "connect = \"tcp://[fd00::7]:8051\""];
     plan_says("sample-1", &texts, |config, _| {
         config.network.lead_address = Some("fd00::7".parse().unwrap());
@@ -254,7 +254,7 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
 }
 
 #[test]
-fn a_job_by_the_api_waits_for_no_other_to_be_ingested() {
+fn a_job_of_the_api_is_ingested_alone() {
     let rest = Rest { port: 8080, token_sha256: "0".repeat(64) };
     let ingest = "[ingest]\n    batch-count = 1";
     plan_says("sample-0", &[ingest], |config, _| config.rest = Some(rest));
@@ -286,7 +286,7 @@ fn one_job_is_run_and_several_are_submitted() {
 type Change = fn(&mut Submission, &mut AgentConfig, &mut Facts);
 
 #[test]
-fn a_command_of_nodes_and_tasks_is_submitted_without_python_where_nothing_can_change_the_job() {
+fn the_agent_submits_commands_of_nodes_and_tasks_itself() {
     let own = format!("it: {FLUX} /mnt/shared/bin/flux-agent submit '--flux={FLUX}' ");
     let submitted = |texts: &[&str], change: Change| {
         plan_says("sample-0", texts, |config, facts| {
@@ -329,7 +329,7 @@ fn a_command_of_nodes_and_tasks_is_submitted_without_python_where_nothing_can_ch
 }
 
 #[test]
-fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
+fn a_script_keeps_the_options_of_a_missing_shell() {
     let bash = format!("#!{VIEW_BASH}");
     for (first, there, shell) in [
         ("#!/bin/bash", "", bash.as_str()),
@@ -357,7 +357,7 @@ fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
 }
 
 #[test]
-fn a_dump_keeps_the_format_that_the_archives_name_asks_for() {
+fn a_dump_has_the_format_of_the_archives_name() {
     for (archive, dump) in [
         ("/state/a.tar", "/state/.a.tar.sample-0.new/dump.tar,"),
         ("/state/a.tar.xz", "/state/.a.tar.xz.sample-0.new/dump.tar.xz,"),
@@ -384,7 +384,7 @@ fn a_lead_that_follows_a_lost_one_runs_no_command() {
 }
 
 #[test]
-fn the_user_of_flux_has_the_groups_of_the_pod_and_not_those_of_root() {
+fn fluxs_user_has_the_pods_groups_and_not_roots() {
     plan_says("sample-0", &["with the pod's groups [50, 4343]\n"], |_, facts| {
         facts.accounts.group = b"root:x:0:root\ndisk:x:6:root\nstaff:x:50:app\n".to_vec();
         // As containerd does: those of the image for root, `supplementalGroups`, `fsGroup`.
@@ -393,7 +393,7 @@ fn the_user_of_flux_has_the_groups_of_the_pod_and_not_those_of_root() {
 }
 
 #[test]
-fn a_container_of_another_user_keeps_it_and_gets_a_home() {
+fn a_container_of_another_user_gets_a_home() {
     for (uid, gid, home, expected) in [
         (4321, 99, "/none", "fluxer (4321:99), home /mnt/shared/home\n"),
         (3000, 3001, "/srv/app", "app (3000:3001), home /srv/app\n"),
@@ -409,7 +409,7 @@ fn a_container_of_another_user_keeps_it_and_gets_a_home() {
 
 /// A name may lead to a pod of before for as long as DNS remembers; the address never does.
 #[test]
-fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
+fn a_lead_found_at_its_address_is_connected_to_there() {
     let (config, facts) = (config(), facts("sample-1"));
     let file = |found: Option<&str>| {
         broker_config(&config, &facts, found.map(|at| at.parse().unwrap())).unwrap()
@@ -425,7 +425,7 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
 
 /// `ZeroMQ` looks for addresses of one kind only, so the broker needs to know which one let us in.
 #[test]
-fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
+fn a_lead_found_by_name_is_connected_to_by_name() {
     let mut config = config();
     let by_its_own_name = "bind = \"tcp://*:8051\"\nhost = \"sample-0\"\n";
     let elsewhere = "connect = \"tcp://lead.example.test:9\"";
@@ -444,7 +444,7 @@ fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
 }
 
 #[test]
-fn flux_is_led_to_the_fluxion_of_a_view_wherever_its_parts_were_built() {
+fn flux_finds_fluxion_wherever_its_parts_were_built() {
     let modules = "/mnt/shared/view/lib64/flux/modules";
     let lists = [
         ("FLUX_MODULE_PATH", modules),
@@ -462,7 +462,7 @@ fn flux_is_led_to_the_fluxion_of_a_view_wherever_its_parts_were_built() {
 }
 
 #[test]
-fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
+fn a_sidecar_finds_a_socket_that_is_not_shared() {
     let mut config = config();
     let uri = |config: &AgentConfig| client_environment(config, &facts("sample-2")).unwrap().uri;
     assert_eq!(uri(&config), config.layout.local_uri());
@@ -471,7 +471,7 @@ fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_its_cause_and_its_code() {
+fn an_impossible_plan_is_refused_with_cause_and_code() {
     let refused = |config: &AgentConfig, facts: &Facts, exit: Exit, text: &str| {
         let error = plan(config, facts).unwrap_err();
         assert_eq!(error.code, exit.code(), "{error}");

@@ -14,7 +14,7 @@ async fn ask(address: SocketAddr, certificate: &CurveCertificate) -> Outcome {
 }
 
 #[tokio::test]
-async fn a_server_accepts_its_own_certificate_and_every_other_outcome_has_its_name() {
+async fn each_outcome_of_a_handshake_has_its_name() {
     let (ours, other) = (certificate(1), certificate(2));
     for (server, expected) in [
         (curve(&ours, &ours), Outcome::Accepted),
@@ -32,8 +32,7 @@ async fn a_server_accepts_its_own_certificate_and_every_other_outcome_has_its_na
 }
 
 #[tokio::test]
-async fn another_protocol_is_shown_by_its_first_bytes_and_a_peer_that_sends_none_has_no_wrong_key()
-{
+async fn another_protocol_is_shown_by_its_first_bytes() {
     for greeting in ["HTTP/1.1 400 Bad Request\r\n\r\n", ""] {
         let (listener, address) = listen().await;
         let server = async {

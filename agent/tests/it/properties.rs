@@ -145,7 +145,7 @@ proptest! {
 }
 
 #[test]
-fn the_name_of_a_variable_that_is_none_cannot_become_a_command() {
+fn a_wrong_name_of_a_variable_becomes_no_command() {
     let mut config = settings::everything(Workload::Diagnostics {}, bootstraps().remove(0));
     config.environment = [("a\nexit 7\n".to_owned(), "b".to_owned())].into();
     let facts = settings::facts(&config, "sample-0", 0);

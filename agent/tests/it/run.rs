@@ -1,14 +1,17 @@
 //! Whole runs: hooks, files, users and exit codes.
 
-use crate::pod::{Ended, Pod, sidecar};
+use crate::pod::{Ended, Pod, await_that, sidecar, stopped};
 use crate::settings::words;
 use flux_contract::{AgentConfig, Exit, FluxUser, Hooks, Submission, Workload};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn the_lead_runs_the_command_and_passes_on_its_output_and_code() {
+fn the_lead_passes_on_output_and_code_of_the_command() {
     let pod = Pod::new();
     let argument = "a \"b  c\" $HOME `id` 'd'";
     let config = pod.config(&["sh", "-c", "echo \"$1\"; exit 7", "sh", argument]);
@@ -44,7 +47,7 @@ fn files_are_where_users_and_flux_look_for_them() {
 }
 
 #[test]
-fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broker() {
+fn later_hooks_and_the_broker_inherit_from_a_hook() {
     let (pod, mut config) = Pod::with(&["sh", "-c", "echo \"$FROM_INIT $FROM_PRE\"; pwd"]);
     let script = |text: &str| Some(text.to_owned());
     config.hooks = Hooks {
@@ -64,8 +67,7 @@ fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broke
 }
 
 #[test]
-fn limits_and_mask_that_hooks_set_hold_for_later_hooks_the_broker_the_command_and_not_for_the_agent()
- {
+fn limits_of_hooks_hold_for_all_but_the_agent() {
     let pod = Pod::new();
     let shown = "ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; umask";
     pod.broker_does(&format!("({shown}) > \"$POD/broker-limits\""));
@@ -90,7 +92,7 @@ fn limits_and_mask_that_hooks_set_hold_for_later_hooks_the_broker_the_command_an
 }
 
 #[test]
-fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
+fn a_long_hook_runs_and_is_in_no_command_line() {
     let (pod, mut config) = Pod::with(&["printenv", "LENGTH"]);
     // An argument holds 128 KiB (execve(2)).
     let filler = "x".repeat(200_000);
@@ -108,7 +110,7 @@ fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
 
 /// The only shell of the pod is the view's, and cannot be started.
 #[test]
-fn a_shell_that_cannot_be_started_fails_its_hook_and_no_view() {
+fn a_shell_that_cannot_be_started_fails_its_hook() {
     let pod = Pod::new();
     fs::remove_file(pod.at("bin/sh")).unwrap();
     pod.write_executable("mnt/flux/view/bin/bash", "#!/no/such/loader\n");
@@ -136,7 +138,7 @@ fn a_working_directory_that_a_hook_has_removed_is_named() {
 }
 
 #[test]
-fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
+fn a_failing_hook_ends_a_strict_run_by_name() {
     let (pod, mut config) = Pod::with(&["touch", "ran"]);
     config.hooks.pre = Some("export A=seen\nset -e\nfalse\ntrue".to_owned());
     config.hooks.post = Some("echo post $A".to_owned());
@@ -147,7 +149,7 @@ fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
 }
 
 #[test]
-fn a_failing_hook_of_a_lenient_run_is_reported_and_the_code_is_the_commands() {
+fn a_failing_hook_of_a_lenient_run_is_reported() {
     let (pod, mut config) = Pod::with(&["sh", "-c", "echo $A; exit 4"]);
     config.logging.strict = false;
     config.hooks.pre = Some("export A=1\nexit 3".to_owned());
@@ -158,7 +160,7 @@ fn a_failing_hook_of_a_lenient_run_is_reported_and_the_code_is_the_commands() {
 }
 
 #[test]
-fn a_command_that_is_not_found_gives_127_and_one_that_a_signal_ends_128_and_its_number() {
+fn codes_of_commands_are_those_of_a_shell() {
     let pod = Pod::new();
     let launch = |command: &[&str]| {
         let workload = Workload::Launcher { prefix: vec![], command: words(command), script: None };
@@ -171,7 +173,7 @@ fn a_command_that_is_not_found_gives_127_and_one_that_a_signal_ends_128_and_its_
 }
 
 #[test]
-fn a_batch_script_is_written_to_the_working_directory_and_submitted_with_a_place_for_its_output() {
+fn a_batch_script_is_submitted_from_the_working_directory() {
     for (directive, output) in [("", "/flux-{{id}}.out"), ("#flux: --output=/data/{{id}}\n", "")] {
         let pod = Pod::new();
         let script = format!("{directive}echo \"$FLUX_OUTPUT_DIR\" > batch-ran\n");
@@ -192,7 +194,7 @@ fn a_batch_script_is_written_to_the_working_directory_and_submitted_with_a_place
 }
 
 #[test]
-fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
+fn the_munge_key_is_private_and_must_exist() {
     let (pod, mut config) = Pod::with(&["true"]);
     config.munge = true;
     pod.run(&config).with_code(Exit::Prepare.code());
@@ -204,8 +206,23 @@ fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
     assert_eq!((pod.mode("etc/munge/munge.key"), pod.mode("etc/munge")), (0o400, 0o700));
 }
 
+/// A pipe that no process writes to stands for a volume that does not answer.
 #[test]
-fn the_users_script_is_written_where_the_command_expects_it_and_a_launchers_is_no_job() {
+fn a_volume_that_does_not_answer_holds_up_no_stop() {
+    let (pod, config) = Pod::with(&["true"]);
+    let certificate = pod.at("flux_operator/curve/curve.cert");
+    fs::remove_file(&certificate).unwrap();
+    mkfifo(&certificate, Mode::S_IRWXU).unwrap();
+    let run = pod.start(&config);
+    let directories = pod.at("mnt/flux/config/curve");
+    await_that("the steps before are done", || directories.is_dir());
+    run.signal(Signal::SIGTERM);
+    run.end().with_code(stopped());
+    pod.error_says("stopped by SIGTERM");
+}
+
+#[test]
+fn the_users_script_is_where_the_command_expects_it() {
     let pod = Pod::new();
     let path = pod.at("tmp/custom-entrypoint.sh").display().to_string();
     let script = "#!/bin/sh\necho \"$1 ${HOME:+home} `echo tick`\"\nexit 3\n".to_owned();
@@ -221,7 +238,7 @@ fn the_users_script_is_written_where_the_command_expects_it_and_a_launchers_is_n
 }
 
 #[test]
-fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
+fn started_by_root_flux_runs_as_its_own_user() {
     let Some(pod) = Pod::of_root() else { return };
     let mut config = pod.config(&["sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; touch here"]);
     config.user = user(&[]);
@@ -245,7 +262,7 @@ fn as_root_flux_runs_as_its_own_user_who_owns_what_the_broker_needs() {
 }
 
 #[test]
-fn the_user_of_flux_keeps_the_capabilities_that_were_added_and_no_others() {
+fn fluxs_user_keeps_only_added_capabilities() {
     let Some(pod) = Pod::of_root() else { return };
     let sets = |capabilities: &[&str]| {
         let config = pod.config(&["grep", "Cap[PEA]", "/proc/self/status"]);
@@ -266,7 +283,7 @@ fn user(capabilities: &[&str]) -> FluxUser {
 }
 
 #[test]
-fn a_container_of_an_arbitrary_uid_runs_flux_as_that_uid_with_a_home_of_its_own() {
+fn an_arbitrary_uid_runs_flux_with_a_home() {
     let Some(pod) = Pod::of_root() else { return };
     let mut config = pod.config(&["sh", "-c", "id -u; echo $HOME $USER; ls -d $HOME"]);
     config.user.run_as_root = false;
@@ -288,7 +305,7 @@ fn a_user_that_cannot_be_added_still_runs_flux() {
 }
 
 #[test]
-fn a_missing_view_configuration_or_certificate_is_named_with_a_code_of_its_own() {
+fn missing_view_configuration_and_certificate_have_codes_of_their_own() {
     let (pod, config) = Pod::with(&["true"]);
     let (flux, elsewhere) = (pod.at("mnt/flux/view/bin/flux"), pod.at("flux"));
     fs::rename(&flux, &elsewhere).unwrap();
@@ -304,7 +321,7 @@ fn a_missing_view_configuration_or_certificate_is_named_with_a_code_of_its_own()
 }
 
 #[test]
-fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
+fn without_a_view_flux_is_on_the_hooks_path() {
     let (pod, mut config) = Pod::with(&["echo", "found"]);
     config.view.enabled = false;
     let run = |config: &AgentConfig| Ended::of(pod.prepared(config).env("PATH", "/usr/bin:/bin"));
@@ -315,7 +332,7 @@ fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
 }
 
 #[test]
-fn neither_the_certificate_nor_what_a_hook_leaves_comes_into_the_shared_volume() {
+fn no_secret_comes_into_the_shared_volume() {
     let (pod, mut config) = Pod::with(&["true"]);
     config.hooks.pre = Some("export TOKEN=hunter2".to_owned());
     // The post hook sees the volume as a sidecar does while the run goes on. The agent has the word

@@ -23,7 +23,7 @@ fn end_with_runner(pod: &Pod, run: Background) -> Ended {
 }
 
 #[test]
-fn it_waits_for_the_socket_and_ends_when_the_runner_has() {
+fn it_waits_for_the_socket_and_ends_after_the_runner() {
     let pod = Pod::new();
     let sidecar = SidecarConfig {
         init: Some("export A=1".to_owned()),
@@ -45,7 +45,7 @@ fn it_waits_for_the_socket_and_ends_when_the_runner_has() {
 }
 
 #[test]
-fn one_whose_command_fails_ends_its_container_and_says_why_in_log_and_message() {
+fn one_whose_command_fails_ends_its_container() {
     for wait_for_socket in [false, true] {
         let pod = Pod::new();
         broker_in_state(&pod.layout().local_socket(), "run");
@@ -68,7 +68,7 @@ fn one_whose_command_fails_because_flux_ends_has_not_failed() {
 }
 
 #[test]
-fn one_whose_command_has_ended_stays_until_the_runner_has_whatever_its_post_hook_does() {
+fn one_whose_command_succeeded_stays_until_the_runner_ends() {
     for (command, hook, expected) in [("exit 3", 1, 3), ("true", 1, 0), ("true", 0, 0)] {
         let pod = Pod::new();
         let post = Some(format!("touch posted; exit {hook}"));
@@ -81,7 +81,7 @@ fn one_whose_command_has_ended_stays_until_the_runner_has_whatever_its_post_hook
 
 /// With `restartPolicy: OnFailure` the kubelet starts a container again only when it has failed.
 #[test]
-fn it_fails_with_the_runner_and_takes_nothing_of_an_earlier_one_for_the_present_ones() {
+fn it_fails_with_its_own_runner_alone() {
     let pod = Pod::new();
     pod.run(&pod.config(&["sh", "-c", "exit 7"])).with_code(7);
     for command in ["exec sleep 600", "true"] {
@@ -109,7 +109,7 @@ fn ends_without_runner(sidecar: Background) {
 }
 
 #[test]
-fn it_ends_when_the_runner_was_killed_or_could_not_begin() {
+fn it_ends_when_the_runner_is_gone() {
     let killed = Pod::new();
     killed.broker_does("exec sleep 600");
     killed.write_config(&killed.config(&["true"]));
@@ -132,7 +132,7 @@ fn it_ends_when_the_runner_was_killed_or_could_not_begin() {
 }
 
 #[test]
-fn it_waits_no_longer_for_a_runner_that_never_begins_than_a_worker_for_its_lead() {
+fn its_wait_for_the_runner_has_a_deadline() {
     for sidecar in [waiting("true"), sidecar("exec sleep 600"), sidecar("true")] {
         let pod = Pod::new();
         let mut config = pod.config(&["true"]);

@@ -51,7 +51,7 @@ fn stop_in_time(pod: &Pod, run: FirstProcess) -> Ended {
 }
 
 #[test]
-fn a_broker_that_ignores_every_signal_is_killed_and_the_post_hook_has_its_share() {
+fn a_deaf_broker_is_killed_before_the_post_hook() {
     let pod = Pod::new();
     pod.broker_does(DEAF);
     let mut config = config(&pod);
@@ -63,7 +63,7 @@ fn a_broker_that_ignores_every_signal_is_killed_and_the_post_hook_has_its_share(
 }
 
 #[test]
-fn a_run_that_is_killed_before_its_end_has_left_a_message() {
+fn a_killed_run_has_left_a_message() {
     let pod = Pod::new();
     pod.broker_does(DEAF);
     let config = pod.config(&["sleep", "600"]);
@@ -80,7 +80,7 @@ fn a_run_that_is_killed_before_its_end_has_left_a_message() {
 }
 
 #[test]
-fn a_post_hook_that_never_ends_is_ended_before_the_kubelet_ends_all() {
+fn a_deaf_post_hook_is_killed_in_time() {
     let pod = Pod::new();
     let mut config = config(&pod);
     config.hooks.post = Some(format!("echo begun; {DEAF}"));
@@ -90,7 +90,7 @@ fn a_post_hook_that_never_ends_is_ended_before_the_kubelet_ends_all() {
 }
 
 #[test]
-fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then() {
+fn a_stop_does_not_end_the_post_hook() {
     let pod = Pod::new();
     let mut config = with_grace(pod.config(&["true"]));
     let post = "touch $POD/post; while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo saved";
@@ -104,7 +104,7 @@ fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then(
 }
 
 #[test]
-fn a_broker_that_answers_no_more_after_its_command_and_does_not_end_is_killed() {
+fn a_broker_that_hangs_after_its_command_is_killed() {
     let pod = Pod::new();
     // Flux 0.88 may stay so where its rc3 has failed.
     let socket = pod.layout().local_socket().display().to_string();
@@ -132,7 +132,7 @@ fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
 }
 
 #[test]
-fn a_hook_that_ignores_every_signal_is_killed_with_all_it_started_in_its_group() {
+fn a_deaf_hook_is_killed_with_its_group() {
     let pod = Pod::new();
     let mut config = config(&pod);
     config.hooks.pre = Some(DEAF.to_owned());
@@ -142,13 +142,13 @@ fn a_hook_that_ignores_every_signal_is_killed_with_all_it_started_in_its_group()
 }
 
 #[test]
-fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
+fn a_deaf_launcher_is_killed_before_the_cleanup() {
     let pod = Pod::new();
     let config = with_grace(pod.launcher(DEAF));
     let Some(ended) = stop(&pod, &config, "deaf") else { return };
     // Its end is the stop's, and no failure of the command's own.
     let ended = ended.with_code(stopped()).with_log("the command has not ended in its time");
-    ended.with_log("told to stop, it ended with exit code 137");
+    ended.with_log("it then ended with exit code 137");
     assert!(pod.at("cleaned-up").exists());
     assert_eq!(pod.message().signal, Some(9));
 }
@@ -178,23 +178,23 @@ fn stop_command(script: &str, all: &[&str]) -> Option<Ended> {
 }
 
 #[test]
-fn a_launcher_and_what_it_has_started_get_sigterm_and_the_time_to_save() {
+fn a_launchers_group_has_time_to_save_after_sigterm() {
     let script = "sh $POD/saves child & set -- parent; . $POD/saves";
     let Some(ended) = stop_command(script, &["child", "parent"]) else { return };
     let mut lines: Vec<_> = ended.output.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["child", "parent"], "{}", ended.log);
-    ended.with_log("told to stop, it ended with exit code 4");
+    ended.with_log("it then ended with exit code 4");
 }
 
 #[test]
-fn what_a_shell_that_ends_at_once_was_waiting_for_has_the_time_to_save() {
+fn children_of_a_shell_have_time_to_save() {
     let stopped = stop_command("sh $POD/saves child; echo b", &["child"]);
     stopped.map(|ended| ended.with_output("child\n"));
 }
 
 #[test]
-fn a_sidecar_that_ignores_every_signal_is_killed_and_its_post_hook_has_its_share() {
+fn a_deaf_sidecar_is_killed_before_its_post_hook() {
     let pod = Pod::new();
     let sidecar = SidecarConfig { post: Some("echo post".to_owned()), ..sidecar(DEAF) };
     let command = pod.beside(config(&pod), sidecar);
@@ -204,7 +204,7 @@ fn a_sidecar_that_ignores_every_signal_is_killed_and_its_post_hook_has_its_share
 }
 
 #[test]
-fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
+fn a_sidecar_has_the_grace_period_after_its_runner() {
     let pod = Pod::new();
     let run = Background::start(pod.beside(config(&pod), sidecar(DEAF)));
     pod.await_file("deaf");
@@ -217,7 +217,7 @@ fn a_sidecar_whose_runner_has_finished_has_the_grace_period_and_no_more() {
 }
 
 #[test]
-fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
+fn a_run_ends_in_order_at_its_deadline() {
     let pod = Pod::new();
     let saves = "trap 'echo saved; exit 0' TERM; while :; do sleep 0.02; done";
     let mut config = with_grace(pod.launcher(saves));
@@ -227,11 +227,11 @@ fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     Ended::of(&mut run).with_code(Exit::Deadline.code()).with_output("saved\npost\n");
     assert!(!pod.message().command_ran);
     pod.error_says("the deadline of 1 seconds has passed");
-    pod.error_says("it ended with exit code 0");
+    pod.error_says("it then ended with exit code 0");
 }
 
 #[test]
-fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() {
+fn a_deadline_ends_a_hook_and_workers_have_none() {
     let mut pod = Pod::new();
     let mut config = config(&pod);
     config.shutdown.deadline_seconds = Some(1);
@@ -256,7 +256,7 @@ kill -KILL $$
 "#;
 
 #[test]
-fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() {
+fn orphans_of_a_broker_are_killed_and_daemons_stay() {
     let (pod, mut config, _lead) = worker_with_lead();
     pod.broker_does(LEAVES_A_JOB);
     // Two daemons: one with a session of its own, and one in the process group of its hook. Once the broker

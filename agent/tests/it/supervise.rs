@@ -30,7 +30,7 @@ fn all_are_noted(pod: &Pod, run: &Background, signals: &[(Signal, &str)]) {
 }
 
 #[test]
-fn a_broker_gets_every_signal_and_a_command_sigterm_for_any_that_asks_for_an_end() {
+fn a_broker_gets_every_signal_and_a_command_sigterm() {
     let of_user = [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n")];
     let of_broker = [
         (Signal::SIGHUP, "HUP\n"),
@@ -46,7 +46,7 @@ fn a_broker_gets_every_signal_and_a_command_sigterm_for_any_that_asks_for_an_end
         let run = pod.start(&pod.launcher(NOTES_SIGNALS));
         all_are_noted(&pod, &run, &[&of_user, signals].concat());
         let ended = run.end().with_code(stopped());
-        let said = ended.log.contains("told to stop, it ended with exit code 3");
+        let said = ended.log.contains("it then ended with exit code 3");
         assert_eq!((said, pod.at("cleaned-up").exists()), (!is_broker, !is_broker), "{ended:?}");
         pod.error_says(if is_broker { "SIGTERM" } else { "SIGINT" });
     }
@@ -77,7 +77,7 @@ fn whatever_signal_a_runtime_sends_stops_in_order() {
 }
 
 #[test]
-fn a_signal_of_a_process_in_the_pod_is_the_commands() {
+fn a_signal_from_within_the_pod_is_the_commands() {
     let pod = Pod::new();
     let script = "trap 'touch $POD/noted' USR1; kill -USR1 1
         until [ -e $POD/noted ]; do sleep 0.02; done; kill -40 1; kill -40 1; exit 5";
@@ -87,7 +87,7 @@ fn a_signal_of_a_process_in_the_pod_is_the_commands() {
 }
 
 #[test]
-fn a_signal_of_the_user_reaches_a_hook_and_one_that_nobody_can_get_is_in_the_log_once() {
+fn a_signal_without_a_receiver_is_logged_once() {
     let (pod, mut config) = Pod::worker(closed_port());
     let waits = "trap 'touch $POD/noted' USR2; touch $POD/trapped
         until [ -e $POD/noted ]; do sleep 0.02; done; true";
@@ -117,7 +117,7 @@ fn a_signal_of_the_user_reaches_a_hook_and_one_that_nobody_can_get_is_in_the_log
 
 /// Of another user than the agent, as a process that the kernel holds: SIGKILL does not end it.
 #[test]
-fn a_command_that_cannot_be_killed_is_named_and_the_run_goes_on_without_its_end() {
+fn the_run_goes_on_without_an_unkillable_command() {
     let Some(pod) = Pod::of_root() else { return };
     let copied = Command::new("sh")
         .args(["-c", "cp $(command -v setpriv) $0 && chmod 4755 $0"])
@@ -140,7 +140,7 @@ fn a_command_that_cannot_be_killed_is_named_and_the_run_goes_on_without_its_end(
 }
 
 #[test]
-fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
+fn a_signal_ends_a_hook_and_the_run_at_once() {
     let (pod, mut config) = Pod::with(&["touch", "ran"]);
     config.hooks.pre =
         Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned());
@@ -164,7 +164,7 @@ fn await_its_end(pid: &str) {
 }
 
 #[test]
-fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
+fn a_worker_gives_up_at_its_deadline_with_the_cause() {
     let (pod, mut config) = Pod::worker(closed_port());
     config.network.lead_deadline_seconds = 0;
     pod.run(&config).with_code(Exit::LeadUnreachable.code());
@@ -196,7 +196,7 @@ fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
 }
 
 #[test]
-fn a_lead_whose_quorum_becomes_smaller_waits_for_no_more_and_one_that_runs_goes_on() {
+fn a_lead_whose_quorum_becomes_smaller_waits_for_fewer() {
     let (begun, log) = with_a_smaller_quorum("quorum");
     assert_eq!(begun, 2, "{log}");
     assert!(log.contains("1 brokers are enough now"), "{log}");
@@ -233,8 +233,7 @@ fn the_named_queues_of_a_new_instance_are_started() {
 }
 
 #[test]
-fn the_command_starts_with_no_signal_blocked_or_ignored_and_leads_a_process_group_as_the_broker_does()
- {
+fn the_command_leads_a_process_group_with_all_signals_unblocked() {
     let pod = Pod::new();
     pod.broker_does("cut -d' ' -f5 /proc/self/stat");
     let script = "cat $POD/broker-pid; echo $$; cut -d' ' -f5 /proc/self/stat
@@ -256,7 +255,7 @@ fn the_command_starts_with_no_signal_blocked_or_ignored_and_leads_a_process_grou
 }
 
 #[test]
-fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
+fn a_worker_restarts_a_failed_broker_until_the_instance_ends() {
     let (pod, mut config, _lead) = worker_with_lead();
     pod.broker_does(
         "echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || end_with_lead; exit 1",
@@ -275,7 +274,7 @@ fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance
 }
 
 #[test]
-fn the_lead_is_ready_from_the_start_of_the_command_on() {
+fn the_lead_is_ready_once_the_command_starts() {
     let pod = Pod::new();
     pod.broker_does("while [ ! -e $POD/quorum ]; do sleep 0.02; done");
     let command = "while [ ! -e $POD/done ]; do sleep 0.02; done; exit 5";
@@ -292,7 +291,7 @@ fn the_lead_is_ready_from_the_start_of_the_command_on() {
 }
 
 #[test]
-fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down() {
+fn an_interactive_lead_stays_until_it_is_shut_down() {
     let (pod, mut config) = Pod::with(&["sh", "-c", "echo $FLUX_URI"]);
     let Workload::Submit { submission } = config.workload else { panic!() };
     config.workload = Workload::Interactive { submission: Some(submission) };
@@ -313,7 +312,7 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
 }
 
 #[test]
-fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
+fn diagnostics_ask_everything_and_stay_until_a_signal() {
     let pod = Pod::new();
     let answers = "echo asked: \"$@\"\n[ \"$1\" != overlay ] || { echo no answer >&2; exit 1; }\n";
     pod.write_executable("flux", &format!("#!/bin/sh\n{answers}"));
@@ -335,7 +334,7 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
 }
 
 #[test]
-fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_code() {
+fn a_killed_broker_ends_its_command_and_the_run() {
     let pod = Pod::new();
     let script = "trap 'touch $POD/asked' TERM; sleep 600 >/dev/null 2>&1 & echo $! > $POD/sleeping
         kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done";
@@ -346,7 +345,7 @@ fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_c
 }
 
 #[test]
-fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_commands() {
+fn a_shutdown_of_the_instance_ends_the_command_in_order() {
     let pod = Pod::new();
     // As `flux shutdown` does: the broker leaves state `run` and waits for nobody.
     let script = "trap 'echo saved; exit 4' TERM; kill -TERM $(cat $POD/broker-pid)

@@ -1,70 +1,21 @@
-//! What is carried from step to step: what is known of this pod, the environment, and who the broker runs as.
+//! What processes of a run inherit: environment, working directory, limits, and the user of the broker.
 
 use crate::accounts::become_user::Target;
-use crate::failure::{Failure, failed};
-use crate::plan::budget::Budget;
-use crate::plan::facts::Facts;
-use crate::plan::step::Owner;
-use crate::process::children::Children;
-use crate::process::signals::Signals;
-use crate::status::progress::Progress;
 use crate::system::environment::{Change, Environment, Report};
 use crate::system::limits::Limits;
-use crate::system::output::Log;
-use crate::system::root::Root;
 use crate::system::subcommand::{START, call, own_program};
-use flux_contract::AgentConfig;
 use flux_protocol::CurveCertificate;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 use tokio::process::Command;
-
-pub(crate) struct Context {
-    pub config: AgentConfig,
-    /// Where the configuration was read, which may change while the run goes on.
-    pub config_path: PathBuf,
-    pub facts: Facts,
-    pub root: Root,
-    pub log: Log,
-    pub report_file: PathBuf,
-    pub signals: Signals,
-    pub budget: Budget,
-    pub children: Children,
-    pub progress: Progress,
-    pub session: Session,
-    /// Code that the run ends with, set before its last steps are done.
-    pub exit_code: i32,
-    /// Ids of the jobs that ran on this rank when its broker had to be ended.
-    pub unfinished_jobs: Vec<String>,
-}
-
-impl Context {
-    /// Says what has failed, in the log and in the status, and goes on.
-    pub(crate) fn failed(&self, text: &str) {
-        self.log.error(text);
-        self.progress.failed(text);
-    }
-
-    /// The same for what need not be an error.
-    pub(crate) fn warned(&self, text: &str) {
-        self.log.warn(text);
-        self.progress.failed(text);
-    }
-
-    /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
-    pub(crate) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
-        let user = self.session.identity.as_ref()?.user.as_ref()?;
-        (owner == Owner::Broker).then_some((user.uid, user.gid))
-    }
-}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub name: String,
     pub home: PathBuf,
-    /// Whom processes become; `None` when this is the agent's own user.
+    /// The user that processes become; `None` when it is the agent's own.
     pub user: Option<Target>,
 }
 
@@ -72,7 +23,7 @@ pub(crate) struct Identity {
 pub(crate) struct Session {
     pub environment: Environment,
     pub working_directory: PathBuf,
-    /// Who the broker runs as; until that is decided, nobody else than the agent.
+    /// The user of the broker; until that is decided, the agent's own.
     pub identity: Option<Identity>,
     pub certificate: Option<CurveCertificate>,
     /// Where the lead was found for which the broker is configured.
@@ -96,7 +47,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn take(&mut self, report: Report) {
+    pub(crate) fn apply(&mut self, report: Report) {
         self.environment = report.environment;
         self.working_directory = report.working_directory;
         self.limits[1] = report.limits;
@@ -108,50 +59,42 @@ impl Session {
         }
     }
 
-    /// Comes before a start: of a working directory that is missing the kernel says what it says of a missing program.
-    pub(crate) fn check_working_directory(&self) -> Result<(), Failure> {
-        let directory = &self.working_directory;
-        let enter = || fs::metadata(directory.join(".")).map(drop);
-        let entered = if self.is_own_directory() { Ok(()) } else { enter() };
-        entered.map_err(failed("enter the working directory", directory))
-    }
-
-    /// Whether the working directory is that of this process. What it starts is there already, also where root may not
-    /// enter: the container runtime has done so before it took root's capabilities.
-    fn is_own_directory(&self) -> bool {
+    /// Whether the working directory is that of this process. A child is there already, also where root may not enter: the
+    /// container runtime has entered before it took root's capabilities.
+    pub(crate) fn is_own_directory(&self) -> bool {
         env::current_dir().is_ok_and(|own| own == self.working_directory)
     }
 
-    /// `words` as a command of the container's own user. The limits that a hook has changed are set by the agent, as what
-    /// then becomes that command: they are not for PID 1.
-    pub(crate) fn command(&self, words: &[String]) -> Command {
-        let [of_agent, left] = &self.limits;
-        let changed = left.other_than(of_agent);
-        let mut words = words.to_vec();
+    /// `argv` as a command of the container's own user. The limits that a hook has changed are not for PID 1: another
+    /// process of the agent sets them, and becomes the command.
+    pub(crate) fn command(&self, argv: &[String]) -> Command {
+        let [of_agent, of_hooks] = &self.limits;
+        let changed = of_hooks.other_than(of_agent);
+        let mut argv = argv.to_vec();
         if !changed.is_empty() {
             // While a thread of PID 1 is another user, the kernel hides the agent's file from other processes; from a
             // process itself it never does.
-            if let Some(agent) = words.first_mut().filter(|word| Path::new(word) == own_program()) {
+            if let Some(agent) = argv.first_mut().filter(|word| Path::new(word) == own_program()) {
                 "/proc/self/exe".clone_into(agent);
             }
             let limits = [format!("--limits={changed}"), "--".to_owned()];
-            words = [&call(&own_program(), START), &limits[..], &words].concat();
+            argv = [&call(&own_program(), START), &limits[..], &argv].concat();
         }
-        let mut command = Command::new(words.first().map_or("", String::as_str));
-        command.args(words.iter().skip(1)).env_clear().envs(&self.environment);
+        let mut command = Command::new(argv.first().map_or("", String::as_str));
+        command.args(argv.iter().skip(1)).env_clear().envs(&self.environment);
         if !self.is_own_directory() {
             command.current_dir(&self.working_directory);
         }
         command
     }
 
-    /// `words` as a command of the broker's user, with that user's `HOME`, `USER` and `LOGNAME`
-    /// (a `HOME` that a hook chose stays).
-    pub(crate) fn broker_command(&self, words: &[String]) -> Command {
-        let Some(identity) = &self.identity else { return self.command(words) };
+    /// `argv` as a command of the broker's user, with that user's `HOME`, `USER` and `LOGNAME` (a `HOME` that a hook chose
+    /// stays).
+    pub(crate) fn broker_command(&self, argv: &[String]) -> Command {
+        let Some(identity) = &self.identity else { return self.command(argv) };
         let mut command = match &identity.user {
-            Some(user) => self.command(&user.command(&own_program(), words)),
-            None => self.command(words),
+            Some(user) => self.command(&user.command(&own_program(), argv)),
+            None => self.command(argv),
         };
         if self.environment.get(OsStr::new("HOME")) == self.first_home.as_ref() {
             command.env("HOME", &identity.home);
@@ -167,8 +110,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn another_user_is_reached_through_the_agents_own_exec_with_the_home_that_a_hook_chose_or_its_own()
-     {
+    fn a_command_of_another_user_goes_through_exec() {
         let environment = Environment::from([("HOME".into(), "/root".into())]);
         let start =
             Report { working_directory: "/".into(), limits: Limits::default(), environment };

@@ -1,4 +1,4 @@
-//! The environment that everything after the set-up sees.
+//! The variables of the broker, its command, and its clients.
 
 use crate::plan::facts::{Facts, IMAGE_SHELLS, MEMORY, VIEW_SHELLS};
 use crate::plan::pod::Pod;
@@ -22,7 +22,7 @@ pub(super) fn temporary(pod: Pod<'_>) -> PathBuf {
     if pod.facts.is_runner { pod.config.layout.config_root().join("tmp") } else { MEMORY.into() }
 }
 
-/// The view, and what is ours, on the lists on which programs and Flux look for files.
+/// Changes of the lists on which programs and Flux look for files: the view's directories, and the agent's.
 pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
     let mut lists = vec![append("FLUX_SHELL_RC_PATH", &pod.config.layout.broker_config_dir())];
     if !pod.config.view.enabled {
@@ -44,7 +44,7 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
     lists
 }
 
-/// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.
+/// Puts the client `flux` first, before the view's and the image's.
 pub(super) fn client_first(pod: Pod<'_>) -> Change {
     Change::prepend("PATH", pod.config.layout.bin_dir().display().to_string())
 }
@@ -56,22 +56,22 @@ pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
     changes
 }
 
-/// What the broker must not have, wherever it comes from (a hook may have sourced `flux-view.sh`): an
-/// instance of Flux that would be taken for the one around it, or for a launcher of brokers. Then, with a
-/// command after which that is done, that the broker registers no cleanup.
+/// Removes variables from the broker's environment (a hook may have sourced `flux-view.sh`) by which it would take an
+/// instance of Flux for the one around it, or for a launcher of brokers. The broker of a command registers no cleanup: the
+/// agent does that after the command.
 pub(super) fn of_broker(pod: Pod<'_>, has_command: bool) -> Vec<Change> {
     let unset = |name: &str| Change::Unset { name: name.to_owned() };
     let mut changes = ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"].map(unset).to_vec();
     let (name, value) = DISABLE_JOB_CLEANUP;
     let disables = has_command && cleans_up_later(pod.facts);
     changes.extend(disables.then(|| Change::set(name, value)));
-    // Else the PMIx server in Flux's shell looks for its plugins where it was installed, and finds those of the image.
+    // Otherwise the PMIx server in Flux's shell would load plugins of the image.
     let plugins = pod.facts.pmix_plugins.iter();
     changes.extend(plugins.map(|it| Change::set("PMIX_PKGLIBDIR", it.display().to_string())));
     changes
 }
 
-/// Whether Flux's cleanup is registered after the command: not where somebody else has set that there is none.
+/// Whether Flux's cleanup is registered after the command: not where a user has switched it off.
 pub(super) fn cleans_up_later(facts: &Facts) -> bool {
     !facts.environment.contains_key(DISABLE_JOB_CLEANUP.0)
 }

@@ -7,8 +7,8 @@ use flux_contract::{Exit, TerminationMessage};
 use std::path::PathBuf;
 use std::{fs, panic, process};
 
-/// From here on a panic ends this program so; `message` is the file of the termination message, where it has one.
-#[expect(clippy::exit, reason = "a panic returns to nobody who could give the code to end with")]
+/// Installs the hook; `message` is the file of the termination message, where there is one.
+#[expect(clippy::exit, reason = "no caller of a panic could return the exit code")]
 pub(crate) fn end_at_panic(message: Option<PathBuf>) {
     panic::set_hook(Box::new(move |panic| {
         let what = panic.to_string().replace('\n', " ");
@@ -28,8 +28,9 @@ mod tests {
     use std::env;
     use std::process::Command;
 
-    const TEST: &str = "process::defect::tests::a_panic_of_any_thread_leaves_code_line_and_message";
-    /// Where the process that this test starts is to leave its message.
+    const TEST: &str =
+        "process::panic_hook::tests::a_panic_of_any_thread_leaves_code_line_and_message";
+    /// Names the file for the message of the process that this test starts.
     const MESSAGE: &str = "MESSAGE_OF_A_PANIC";
 
     #[test]

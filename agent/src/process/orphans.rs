@@ -1,12 +1,11 @@
-//! What a broker leaves behind: the shells of its jobs lead process groups of their own (flux-core,
-//! libsubprocess), so that they outlive a broker that was killed, and would work on beside its
-//! replacement.
+//! Orphans of a broker: the shells of its jobs lead process groups of their own (flux-core, libsubprocess), so that they
+//! outlive a broker that was killed, and would work on beside the next one.
 //!
-//! Orphans of this process' descendants are handed to it, because it is PID 1 or because it asked for
-//! them (`PR_SET_CHILD_SUBREAPER`, where the pod shares one process namespace). So a leftover is a
-//! child of ours that nobody here started and that was not there before the broker: not a daemon of
-//! a hook, nor what such a daemon has started since, by its process group or its session. Whoever
-//! entered the pod (`kubectl exec`) has another parent.
+//! The kernel hands orphans of this process' descendants to it, because it is PID 1 or because it is their subreaper
+//! (`PR_SET_CHILD_SUBREAPER`, where the pod shares one process namespace). So an orphan of the broker is a child of this
+//! process that this process has not started and that was not there before the broker. A daemon of a hook is none, nor are
+//! the processes that such a daemon has started since, by its process group or its session. The
+//! processes of `kubectl exec` have another parent.
 
 use crate::process::children::Children;
 use nix::sys::signal::{Signal, kill};
@@ -16,18 +15,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Pause before looking whether a killed process is gone, and what it has left in turn.
+/// Pause before the next look whether a killed process is gone, and which orphans it has left in turn.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The processes that there were when this one had no broker.
 #[derive(Debug)]
-pub(crate) struct Before {
+pub(crate) struct ProcessSnapshot {
     processes: BTreeSet<(i32, u64)>,
     /// Their process groups and sessions, but for this process' own.
     groups: BTreeSet<i32>,
 }
 
-impl Before {
+impl ProcessSnapshot {
     pub(crate) fn now() -> Self {
         Self::of(&processes(), getpid().as_raw())
     }
@@ -41,28 +40,27 @@ impl Before {
         Self { processes, groups: &others - &own }
     }
 
-    /// Whether `process` was there, or comes from what was.
+    /// Whether `process` was there, or comes from a process that was.
     fn has(&self, process: &Stat) -> bool {
-        // Who leads a group has made it, whatever had its id before.
+        // The leader of a group has made it, whatever process had its id before.
         let is_in = |group| group != process.pid && self.groups.contains(&group);
         self.processes.contains(&(process.pid, process.starttime))
             || is_in(process.pgrp)
             || is_in(process.session)
     }
 
-    /// Kills all that has come since and is not among `children`, until nothing is left or `patience`
-    /// is over: what is killed leaves orphans in turn. Returns how many were killed, and how many of them
-    /// are there all the same.
-    pub(crate) async fn kill_newcomers(
+    /// Kills the orphans that have come since and are not among `children`, until none is left or `patience` is over: a
+    /// killed process leaves orphans in turn. The result is how many were killed, and how many of them are still there.
+    pub(crate) async fn kill_orphans_since(
         &self,
         children: &Children,
         patience: Duration,
     ) -> (usize, usize) {
-        // Where there is no time at all: that of the kernel.
+        // Without any time, the kernel needs a moment all the same.
         let until = Instant::now() + patience.max(10 * PAUSE);
         let mut killed = BTreeSet::new();
         loop {
-            let left = self.leftovers(&processes(), getpid().as_raw(), |pid| children.are_own(pid));
+            let left = self.orphans(&processes(), getpid().as_raw(), |pid| children.are_own(pid));
             for &pid in &left {
                 killed.insert(pid);
                 // It may have ended just now; or it is another user's and we may not.
@@ -75,9 +73,9 @@ impl Before {
         }
     }
 
-    /// Those of `processes` that are to go: children of `parent` that are neither its `own` nor were there before. What
-    /// is below them comes to this process when they are gone.
-    fn leftovers(&self, processes: &[Stat], parent: i32, own: impl Fn(i32) -> bool) -> Vec<i32> {
+    /// Those of `processes` that have to be killed: children of `parent` that are neither its `own` nor were there before.
+    /// Their children come to this process when they are gone.
+    fn orphans(&self, processes: &[Stat], parent: i32, own: impl Fn(i32) -> bool) -> Vec<i32> {
         let has_ended = |process: &Stat| ['Z', 'X', 'x'].contains(&process.state);
         let is_left = |process: &&Stat| {
             process.ppid == parent && !has_ended(process) && !own(process.pid) && !self.has(process)
@@ -97,7 +95,7 @@ pub(crate) fn members(group: Pid) -> Vec<String> {
     members.map(shown).collect()
 }
 
-/// The processes that this one sees. One that has ended since is not there any more.
+/// The processes that this one sees, without those that have ended meanwhile.
 fn processes() -> Vec<Stat> {
     let processes = all_processes().into_iter().flatten().flatten();
     processes.filter_map(|process| process.stat().ok()).collect()
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_orphans_since_the_broker_and_nobody_elses() {
+    fn orphans_of_the_broker_are_told_from_other_processes() {
         let before = [
             [1, 0, 1, 1, 0],
             // Daemons of a hook, of which one has a session of its own.
@@ -150,8 +148,8 @@ mod tests {
         ]
         .map(process);
         processes[0].state = 'Z';
-        let before = Before::of(&before.map(process), 1);
-        assert_eq!(before.leftovers(&processes, 1, |pid| pid == 12), [14, 9]);
+        let before = ProcessSnapshot::of(&before.map(process), 1);
+        assert_eq!(before.orphans(&processes, 1, |pid| pid == 12), [14, 9]);
     }
 
     #[test]
