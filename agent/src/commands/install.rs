@@ -81,5 +81,4 @@ mod tests {
         }
         assert_eq!(fs::read_link(directory.join("flux")).unwrap(), Path::new("flux-agent"));
     }
-
 }
