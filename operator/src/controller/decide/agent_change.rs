@@ -24,20 +24,19 @@ pub(crate) struct ApplicableSpec {
     pub(crate) refused: Vec<String>,
 }
 
-/// Limits `cluster` to what the instance that runs with `running` can take, if there is one. `generation` is the
+/// Limits `cluster` to what the running instance can take, if there is one. `generation` is the
 /// MiniCluster's; `install` is how agent and view come into its pods.
 pub(crate) fn limit_to_running(
     cluster: &Cluster,
     lead: Option<IpAddr>,
     live: &Observed,
-    running: Option<AgentConfig>,
     generation: i64,
     install: Install,
 ) -> ApplicableSpec {
     let mut cluster = cluster.clone();
     let job = live.job.as_ref();
     let mut refused = queue::limit_to_queue(job, &mut cluster);
-    let Some((job, running)) = job.zip(running) else {
+    let Some((job, running)) = job.zip(live.config.clone()) else {
         let config = AgentConfig { install, ..agent_config(&cluster, lead) };
         return ApplicableSpec { cluster, config, refused };
     };

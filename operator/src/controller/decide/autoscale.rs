@@ -2,7 +2,6 @@
 //!
 //! Only the Job has the present size. While the demand is unknown, the size stays.
 
-use super::mode::Mode;
 use crate::controller::job_ext::{has_pods, is_suspended, parallelism};
 use crate::controller::observe::Observed;
 use crate::controller::observe::demand::Answer;
@@ -55,9 +54,9 @@ fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
     size.max(bounds.min_size.unsigned_abs().max(1)).min(bounds.max_size.unsigned_abs())
 }
 
-/// The decided size of `cluster` with its bounds; `None` without `autoscale` or while nothing is reconciled.
-pub(super) fn decide(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option<AutoscaleDecision> {
-    let bounds = cluster.autoscale.clone().filter(|_| *mode == Mode::Reconcile)?;
+/// The decided size of `cluster` with its bounds; `None` without `autoscale`.
+pub(super) fn decide(cluster: &Cluster, answer: &Answer) -> Option<AutoscaleDecision> {
+    let bounds = cluster.autoscale.clone()?;
     Some(AutoscaleDecision { bounds, size: cluster.size, answer: answer.clone() })
 }
 

@@ -8,7 +8,6 @@ use crate::controller::fixtures::{
 use crate::controller::job_ext::LATE_START_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
 use flux_api::cluster::validate::Violation;
-use flux_api::objects::SUSPENDED_ANNOTATION;
 use flux_contract::token::fingerprint;
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
@@ -37,6 +36,8 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) 
         Ok(())
     };
     let images = &images("agent");
+    let valid = cluster.as_ref().ok();
+    let live = &live.clone().classified(valid, generation, &images.agent, &at(1_000));
     let image_volumes = Err("not checked".to_owned());
     decide(
         &DecisionInput {
@@ -110,14 +111,15 @@ fn create(plan: &Plan, live: &mut Observed) {
         live.services.insert(service.name_any(), service);
     }
     live.services_pod = created(&writes.services_pod).or_else(|| live.services_pod.take());
-    live.config_map = created(&writes.config_map).or_else(|| live.config_map.take());
+    let config_map = writes.config_map.clone().with_lead_address([10, 0, 0, 1].into());
+    live.config_map = created(&config_map).or_else(|| live.config_map.take());
     live.job = created(&writes.job).or_else(|| live.job.take());
 }
 
 /// The live objects after `spec` was applied as generation 1.
 fn settled(spec: &Value) -> Observed {
     let mut live = Observed::default();
-    for _ in 0..3 {
+    for _ in 0..2 {
         create(&decided(spec, 1, &live), &mut live);
     }
     live
@@ -137,6 +139,12 @@ fn deleted(spec: &Value) -> Observed {
     live
 }
 
+/// The time to the next reconcile.
+fn next(live: &Observed, plan: &Plan) -> Option<Duration> {
+    let cluster = cluster(&json!({}));
+    next_reconcile(&live.clone().classified(Some(&cluster), 1, "agent", &at(1_000)), plan)
+}
+
 fn taken(kind: &str, name: &str) -> NameConflict {
     NameConflict::Taken(ObjectName { kind: kind.to_owned(), name: name.to_owned() })
 }
@@ -146,17 +154,15 @@ fn nothing() -> Vec<String> {
 }
 
 #[test]
-fn services_are_created_before_all_other_objects() {
+fn a_new_minicluster_gets_its_objects_in_one_pass() {
     let mut live = Observed::default();
     let first = decided(&everything(), 1, &live);
-    assert!(first.writes.only_services);
-    assert_eq!(lines(&first), ["create Service hello", "create Service hello-lead"]);
-    create(&first, &mut live);
-    let second = decided(&everything(), 1, &live);
     let secret = cluster(&everything()).curve_secret();
     assert_eq!(
-        lines(&second),
+        lines(&first),
         [
+            "create Service hello",
+            "create Service hello-lead",
             &format!("create Secret {secret}"),
             "create ConfigMap hello-agent",
             "create Service hello-web",
@@ -164,19 +170,18 @@ fn services_are_created_before_all_other_objects() {
             "create Job hello",
         ]
     );
-    let Change::Create(config_map) = &second.writes.config_map else { panic!() };
-    assert!(config_map.data.as_ref().unwrap()["agent.toml"].contains("\"10.0.0.1\""));
-    assert!(!format!("{second:?}").contains("secret-key"));
-    create(&second, &mut live);
-    let third = decided(&everything(), 1, &live);
-    assert_eq!(lines(&third), ["create Pod hello-services"], "it runs only while the Job does");
+    assert!(!format!("{first:?}").contains("secret-key"));
+    create(&first, &mut live);
+    let data = live.config_map.as_ref().unwrap().data.as_ref().unwrap();
+    assert!(data["agent.toml"].contains("\"10.0.0.1\""));
+    let second = decided(&everything(), 1, &live);
+    assert_eq!(lines(&second), ["create Pod hello-services"], "it runs only while the Job does");
 }
 
 #[test]
 fn the_api_token_is_created_once_in_its_own_secret() {
     let spec = json!({ "flux": { "rest": {} } });
     let mut live = Observed::default();
-    create(&decided(&spec, 1, &live), &mut live);
     let plan = decided(&spec, 1, &live);
     let secret = format!("create Secret hello-rest-{:.10}", fingerprint("secret-token"));
     let made = written(&plan);
@@ -205,9 +210,8 @@ fn settled_foreign_and_finished_objects_are_not_written() {
     let mut foreign = settled(&everything());
     foreign.job.as_mut().unwrap().metadata.annotations = None;
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
-    assert_eq!(plan.mode, Mode::StartedByAnotherOperator);
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL_INTERVAL));
+    assert_eq!(next(&foreign, &plan), Some(POLL_INTERVAL));
 }
 
 #[test]
@@ -293,25 +297,6 @@ fn changes_that_a_running_instance_cannot_take_are_refused() {
 }
 
 #[test]
-fn a_suspended_instance_resumes_after_its_pods_are_gone() {
-    let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
-    let live = settled(&spec(false, 4));
-    let patch = job_patch(&decided(&spec(true, 4), 2, &live));
-    assert_eq!(patch["spec"], json!({ "suspend": true }));
-    assert_eq!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION], "true");
-
-    let mut suspended = settled(&spec(true, 4));
-    let job = suspended.job.as_mut().unwrap();
-    job.status = Some(JobStatus { active: Some(0), terminating: Some(1), ..JobStatus::default() });
-    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
-    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }), "a pod is left");
-    suspended.job.as_mut().unwrap().status.as_mut().unwrap().terminating = Some(0);
-    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
-    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2, "suspend": false }));
-    assert!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION].is_null());
-}
-
-#[test]
 fn an_archived_command_is_noted_for_the_next_interactive_lead() {
     let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
     let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
@@ -337,7 +322,7 @@ fn a_late_instance_ends_with_the_cause() {
         Some(JobStatus { start_time: Some(at(960)), ..JobStatus::default() });
     let plan = decided(&spec, 1, &live);
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&live, &plan, None, "hello"), Some(Duration::from_secs(10)));
+    assert_eq!(next(&live, &plan), Some(Duration::from_secs(10)));
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
     let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
@@ -375,7 +360,7 @@ fn a_finished_run_loses_its_services_pod_and_addresses() {
     assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
     live.services_pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
     assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
-    assert_eq!(next_reconcile(&live, &plan, Some(State::Failed), "hello"), None);
+    assert_eq!(next(&live, &plan), None);
 }
 
 #[test]
@@ -435,9 +420,9 @@ fn a_taken_alias_stops_nothing_and_is_tried_again() {
     live.alias_conflicts = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), nothing());
-    let next = |state| next_reconcile(&live, &plan, Some(state), "hello");
-    assert_eq!(next(State::Running), Some(ALIAS_RETRY_INTERVAL));
-    assert_eq!(next(State::Pending), None);
+    assert_eq!(next(&live, &plan), None);
+    live.pods.lead = Some(ready_lead());
+    assert_eq!(next(&live, &plan), Some(ALIAS_RETRY_INTERVAL));
     live.alias_conflicts.clear();
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create Service web"]);
 }
@@ -447,22 +432,24 @@ fn missing_pods_are_checked_again_soon() {
     let mut live = settled(&json!({}));
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);
-    let next = |live: &Observed, state| next_reconcile(live, &plan, Some(state), "hello");
+    let mut starting = pod("hello-0-a", "Running", "hello", running());
     let (soon, later) = (Some(POLL_INTERVAL), None);
-    assert_eq!(next(&live, State::Starting), soon);
-    live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));
-    assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
-    live.pods.lead = Some(ready_lead());
+    live.pods.lead = Some(starting.clone());
+    assert_eq!(next(&live, &plan), soon, "the lead is not ready any more");
+    starting.status.as_mut().unwrap().conditions = None;
+    live.pods.lead = Some(starting);
+    assert_eq!(next(&live, &plan), soon);
     // A failed sidecar makes its pod unready for good: that is no reason to poll.
-    assert_eq!(next(&live, State::Running), later);
+    live.pods.lead = Some(ready_lead());
+    assert_eq!(next(&live, &plan), later);
     // A worker that was just replaced may wait for something.
     for (seconds, asks) in [(40, true), (80, false)] {
         live.pods.next = Some(Duration::from_secs(seconds));
-        assert_eq!(next(&live, State::Running), live.pods.next.filter(|_| asks));
+        assert_eq!(next(&live, &plan), live.pods.next.filter(|_| asks));
     }
     live.pods.next = None;
     live.job.as_mut().unwrap().status.as_mut().unwrap().active = Some(3);
-    assert_eq!(next(&live, State::Running), soon, "the Job lacks a pod");
+    assert_eq!(next(&live, &plan), soon, "the Job lacks a pod");
 }
 
 /// The labels of a pod of the Job with `index`, those of the Job controller among them.

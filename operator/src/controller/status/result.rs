@@ -1,9 +1,8 @@
 //! The result of a run for workflow engines: exit code, and what failed.
 
 use super::facts::Facts;
-use super::phase::Phase;
-use super::pod::{Ended, PodView};
-use flux_api::crd::{MiniClusterStatus, RunResult, State};
+use crate::controller::observe::pod_view::{Ended, PodView};
+use flux_api::crd::{MiniClusterStatus, RunResult};
 use flux_contract::{ClusterName, TerminationMessage, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,14 +16,13 @@ pub(super) fn result(
     old_run: Option<&MiniClusterStatus>,
     runner: &str,
     facts: &Facts<'_>,
-    phase: &Phase,
     lead: Option<&PodView<'_>>,
     exit_code: Option<i32>,
     now: &Time,
 ) -> Option<RunResult> {
-    phase.end.as_ref()?;
+    let end = facts.end()?;
     let well = || lead?.ended.as_ref().filter(|ended| ended.exit_code == 0).map(of_end);
-    let found = if phase.state == State::Complete {
+    let found = if end.complete {
         well()
     } else {
         let worker = facts.live.pods.failed_worker.as_ref();
@@ -96,6 +94,7 @@ mod tests {
     use super::*;
     use crate::controller::decide::Plan;
     use crate::controller::fixtures::{at, ended, ended_job, pod};
+    use crate::controller::observe::lifecycle::Lifecycle;
     use crate::controller::observe::{Observed, Pods};
     use crate::controller::status::status;
     use k8s_openapi::api::core::v1::ContainerState;
@@ -107,6 +106,8 @@ mod tests {
             pods,
             ..Observed::default()
         };
+        let lifecycle = Lifecycle::of(live.job.as_ref(), None, &live.pods, false, &at(300));
+        let live = Observed { lifecycle, ..live };
         let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
         status(old, "hello", &Facts { live: &live, plan: &plan, error: None }, at(300))
     }
