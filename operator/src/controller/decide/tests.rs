@@ -7,7 +7,6 @@ use crate::controller::fixtures::{
 };
 use crate::controller::job_ext::LATE_START_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
-use flux_api::cluster::validate::Violation;
 use flux_contract::token::fingerprint;
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
@@ -27,17 +26,13 @@ fn everything() -> Value {
 }
 
 fn decided(spec: &Value, generation: i64, live: &Observed) -> Plan {
-    with(Ok(cluster(spec)), generation, live)
-}
-
-fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) -> Plan {
+    let cluster = cluster(spec);
     let draw = |bytes: &mut [u8]| {
         bytes.fill(7);
         Ok(())
     };
     let images = &images("agent");
-    let valid = cluster.as_ref().ok();
-    let live = &live.clone().classified(valid, generation, &images.agent, &at(1_000));
+    let live = &live.clone().classified(Some(&cluster), generation, &images.agent, &at(1_000));
     let image_volumes = Err("not checked".to_owned());
     decide(
         &DecisionInput {
@@ -45,7 +40,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) 
             generation,
             now: at(1_000),
             expires: false,
-            cluster,
+            cluster: Ok(cluster),
             answer: Answer::None,
             images,
             image_volumes,
@@ -151,31 +146,6 @@ fn taken(kind: &str, name: &str) -> NameConflict {
 
 fn nothing() -> Vec<String> {
     Vec::new()
-}
-
-#[test]
-fn a_new_minicluster_gets_its_objects_in_one_pass() {
-    let mut live = Observed::default();
-    let first = decided(&everything(), 1, &live);
-    let secret = cluster(&everything()).curve_secret();
-    assert_eq!(
-        lines(&first),
-        [
-            "create Service hello",
-            "create Service hello-lead",
-            &format!("create Secret {secret}"),
-            "create ConfigMap hello-agent",
-            "create Service hello-web",
-            "create Service web",
-            "create Job hello",
-        ]
-    );
-    assert!(!format!("{first:?}").contains("secret-key"));
-    create(&first, &mut live);
-    let data = live.config_map.as_ref().unwrap().data.as_ref().unwrap();
-    assert!(data["agent.toml"].contains("\"10.0.0.1\""));
-    let second = decided(&everything(), 1, &live);
-    assert_eq!(lines(&second), ["create Pod hello-services"], "it runs only while the Job does");
 }
 
 #[test]
@@ -287,6 +257,9 @@ fn changes_that_a_running_instance_cannot_take_are_refused() {
         let refused = decided(asked, 2, &settled(live)).refused;
         assert_eq!(refused[0], "spec.containers[1]");
     }
+    let tree = |minimal: bool| json!({ "size": 256, "flux": { "minimalService": minimal } });
+    let plan = decided(&tree(true), 2, &settled(&tree(false)));
+    assert_eq!((lines(&plan), plan.refused.len()), (nothing(), 1), "workers need host names");
     let mut other = everything();
     other["services"][0]["image"] = json!("other");
     let plan = decided(&other, 2, &settled(&everything()));
@@ -328,39 +301,6 @@ fn a_late_instance_ends_with_the_cause() {
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
     let cause = patch["metadata"]["annotations"][LATE_START_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
-}
-
-#[test]
-fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
-    let faults = || {
-        let (path, message) = ("spec.size".to_owned(), "bad".to_owned());
-        Err(Violations(vec![Violation { path, message }]))
-    };
-    let settled = settled(&everything());
-    for live in [&Observed::default(), &settled] {
-        let plan = with(faults(), 2, live);
-        assert!(plan.violations.is_some());
-        assert_eq!(lines(&plan), nothing());
-    }
-    // The names of its Services come from the specification, which was refused.
-    let live = Observed { services: BTreeMap::new(), ..finished(&everything()) };
-    assert_eq!(lines(&with(faults(), 2, &live)), ["delete Pod hello-services pod-uid"]);
-}
-
-#[test]
-fn a_finished_run_loses_its_services_pod_and_addresses() {
-    let mut live = finished(&everything());
-    let gone = ["Service hello-lead service", "Service hello-web service", "Service web service"];
-    let gone = [&gone[..], &["Pod hello-services pod"]].concat();
-    let expected: Vec<String> = gone.iter().map(|what| format!("delete {what}-uid")).collect();
-    assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
-    live.services.retain(|name, _| name == "hello");
-    live.alias_conflicts = vec!["web".to_owned()];
-    let plan = decided(&everything(), 1, &live);
-    assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
-    live.services_pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
-    assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
-    assert_eq!(next(&live, &plan), None);
 }
 
 #[test]

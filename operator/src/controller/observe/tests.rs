@@ -135,7 +135,7 @@ fn a_run_ends_with_its_job_or_its_lead() {
 }
 
 #[test]
-fn only_containers_of_the_job_keep_a_run_from_its_end() {
+fn only_containers_of_the_job_delay_its_end() {
     let mut job = once();
     let template = json!({ "containers": [{ "name": "hello" }, { "name": "web" }] });
     job.spec.as_mut().unwrap().template.spec = serde_json::from_value(template).unwrap();

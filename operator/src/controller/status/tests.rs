@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::controller::decide::Plan;
-use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
 use crate::controller::job_ext::LATE_START_ANNOTATION;
 use crate::controller::observe::foreign::Foreign;
@@ -21,7 +20,6 @@ use std::collections::BTreeMap;
 struct Case {
     live: Observed,
     plan: Plan,
-    error: Option<Error>,
     record: Option<RunRecord>,
 }
 
@@ -48,11 +46,11 @@ fn of(old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
 }
 
 fn at_second(second: i64, old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
-    let Case { live, plan, error, record } = observed;
+    let Case { live, plan, record } = observed;
     let (job, record) = (live.job.as_ref(), record.clone());
     let lifecycle = Lifecycle::of(job, record, &live.pods, plan.interactive, &at(second));
     let live = &Observed { lifecycle, ..live.clone() };
-    status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
+    status(old, "hello", &Facts { live, plan, error: None }, at(second))
 }
 
 fn failed_for(reason: &str, state: ContainerState) -> MiniClusterStatus {
@@ -400,16 +398,6 @@ fn a_transition_time_moves_only_when_the_condition_flips() {
     let times: BTreeMap<_, _> = times.collect();
     assert_eq!((&times["Accepted"], &times["Ready"]), (&at(300), &at(999)));
     assert_eq!(at_second(1_500, Some(&running), &ready()), running);
-}
-
-#[test]
-fn a_refused_job_has_the_message_of_the_api_server() {
-    let mut observed = observed(None, None);
-    let refused = kube::core::Status::failure("exceeded quota", "Forbidden");
-    let refused = kube::Error::Api(Box::new(refused));
-    observed.error = Some(Error::of(Verb::Apply, "Job", "hello")(refused));
-    let expected = "=apply Job \"hello\": exceeded quota";
-    check(&of(None, &observed), ("Progressing", "False", "ApplyFailed", expected));
 }
 
 #[test]
