@@ -4,8 +4,9 @@
 //! leaves a Job that a queue or a person has suspended as it is.
 
 use super::change::Change;
-use crate::controller::job_ext::{IDLE_PREFIX, has_pods, is_suspended, noted_suspension};
+use crate::controller::job_ext::{IDLE_PREFIX, has_pods, noted_suspension};
 use crate::controller::observe::Observed;
+use crate::controller::observe::lifecycle::Lifecycle;
 use crate::controller::pod_ext::broker_is_ready;
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
@@ -49,10 +50,12 @@ pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut 
 /// No queue counts that pod, so it must run only while the Job does: it is created after the Job has started, because
 /// the Job may be suspended at its creation, and deleted after the Job's pods, which may need it until their end.
 pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
-    match (&live.job, &live.services_pod) {
-        (Some(job), _) if !is_suspended(job) => None,
-        (Some(job), Some(pod)) if !has_pods(job) => Some(Change::delete(pod)),
-        (Some(_) | None, _) => Some(Change::Keep),
+    use Lifecycle::{New, Suspended, Suspending};
+    match (&live.lifecycle, &live.services_pod) {
+        (Suspended(_), Some(pod)) => Some(Change::delete(pod)),
+        (lifecycle, _) => {
+            matches!(lifecycle, New | Suspending | Suspended(_)).then_some(Change::Keep)
+        }
     }
 }
 
@@ -67,7 +70,7 @@ pub(crate) fn has_submitted(config: &AgentConfig, live: &Observed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{cluster, job, pod, running};
+    use crate::controller::fixtures::{cluster, job, observed, pod, running};
     use flux_api::objects::SUSPENDED_ANNOTATION;
     use kube::ResourceExt as _;
     use serde_json::json;
@@ -119,7 +122,7 @@ mod tests {
             (Some(suspended(false, 0)), delete()),
         ] {
             let services_pod = Some(services.clone());
-            let live = Observed { job: job.clone(), services_pod, ..Observed::default() };
+            let live = Observed { services_pod, ..observed(job.clone()) };
             assert_eq!(super::services_pod(&live), change, "{job:?}");
             let not_made = Observed { services_pod: None, ..live };
             let kept = change.map(|_| Change::Keep);

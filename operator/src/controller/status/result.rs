@@ -93,21 +93,16 @@ fn end_of(text: &str) -> &str {
 mod tests {
     use super::*;
     use crate::controller::decide::Plan;
-    use crate::controller::fixtures::{at, ended, ended_job, pod};
-    use crate::controller::observe::lifecycle::Lifecycle;
+    use crate::controller::fixtures::{at, ended, ended_job, job, observed, pod};
     use crate::controller::observe::{Observed, Pods};
     use crate::controller::status::status;
     use k8s_openapi::api::core::v1::ContainerState;
     use serde_json::json;
 
     fn of(old: Option<&MiniClusterStatus>, type_: &str, pods: Pods) -> MiniClusterStatus {
-        let live = Observed {
-            job: Some(ended_job(type_, "PodFailurePolicy")),
-            pods,
-            ..Observed::default()
-        };
-        let lifecycle = Lifecycle::of(live.job.as_ref(), None, &live.pods, false, &at(300));
-        let live = Observed { lifecycle, ..live };
+        let job = Some(ended_job(type_, "PodFailurePolicy"));
+        let live = Observed { job, pods, ..Observed::default() };
+        let live = live.classified(None, 1, "agent", &at(300));
         let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
         status(old, "hello", &Facts { live: &live, plan: &plan, error: None }, at(300))
     }
@@ -163,9 +158,7 @@ mod tests {
         assert_eq!((gone.result, gone.jobid), (status.result, status.jobid));
         let unseen = of(None, "Complete", Pods::default());
         assert_eq!(unseen.result, Some(RunResult::default()));
-        let live =
-            Observed { job: Some(crate::controller::fixtures::job(4)), ..Observed::default() };
-        let plan = Plan::default();
+        let (live, plan) = (observed(Some(job(4))), Plan::default());
         let facts = Facts { live: &live, plan: &plan, error: None };
         assert_eq!(super::super::status(None, "hello", &facts, at(300)).result, None);
     }
