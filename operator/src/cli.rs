@@ -114,12 +114,6 @@ pub enum LogFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
 
     fn leader_elect(arguments: &[&str]) -> bool {
         let line = ["flux-operator", "run"].iter().chain(arguments);

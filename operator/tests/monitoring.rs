@@ -1,9 +1,9 @@
-//! Alerts and dashboard, as Prometheus reads them. `cargo verify` has its program `promtool`; by hand it is that in PATH,
-//! or in the directory that `PROMETHEUS` names:
+//! Checks alerts and dashboard with `promtool` of Prometheus, from PATH or the directory in `PROMETHEUS`. `cargo verify`
+//! builds it. By hand:
 //!
 //! `cargo test -p flux-operator --test monitoring -- --ignored`
 //!
-//! That they ask for metrics and labels that the operator has is tested beside these.
+//! `src/metrics/tests.rs` checks that their metrics and labels exist.
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// The directory of `promtool`.
 const PROMETHEUS: &str = "PROMETHEUS";
-/// What Grafana puts in the place of its variables.
+/// Values for the variables of Grafana.
 const VARIABLES: [(&str, &str); 2] = [("$__rate_interval", "1m"), ("$job", "flux-operator")];
 
 fn in_repository(path: &str) -> PathBuf {
@@ -37,7 +37,7 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
     promtool(["test", "rules"], &in_repository("operator/tests/monitoring/alerts.yaml"));
 }
 
-/// Each expression of the dashboard, with values in the place of variables. Where they are asked is a variable, too.
+/// Each expression of the dashboard, with values in the place of variables.
 fn expressions_of_dashboard() -> Vec<String> {
     let text = std::fs::read_to_string(in_repository("deploy/chart/files/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();

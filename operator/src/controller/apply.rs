@@ -8,10 +8,10 @@
 //! replaces lists and keeps fields that others have added.
 
 use super::context::FIELD_MANAGER;
-use super::decide::Writes;
 use super::decide::change::Change;
+use super::decide::{Writes, address};
 use super::error::{Error, Verb};
-use super::observe::Observed;
+use super::observe::Applied;
 use super::observe::cached_client::{CachedClient, Objects};
 use super::observe::gang::pod_groups;
 use super::observe::stores::{MINI_CLUSTER, controller_of};
@@ -24,14 +24,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// Writes all of `writes`, in order, and replaces in `live` each object by the one that the API server returns.
+/// Writes all of `writes`, in order, and adds to `applied` what the API server returns.
 pub(super) async fn apply(
     client: &CachedClient<'_>,
     writes: &Writes,
-    live: &mut Observed,
+    applied: &mut Applied,
 ) -> Result<(), Error> {
+    let mut lead = None;
     for service in &writes.services {
-        apply_service(client, service, live).await?;
+        lead = apply_if_changed(&client.objects(), service).await?.as_ref().and_then(address);
     }
     for secret in &writes.secrets {
         // An existing Secret stays: brokers that have read it could not talk to those that read another one. Its name
@@ -39,63 +40,60 @@ pub(super) async fn apply(
         let secret = secret.expose();
         post(&client.objects(), secret).await?;
     }
-    apply_if_changed(&client.objects(), &writes.services_pod, &mut live.services_pod).await?;
-    apply_if_changed(&client.objects(), &writes.held_pod, &mut None).await?;
-    apply_if_changed(&client.objects(), &writes.config_map, &mut live.config_map).await?;
+    applied.services_pod = apply_if_changed(&client.objects(), &writes.services_pod).await?;
+    apply_if_changed(&client.objects(), &writes.held_pod).await?;
+    let config_map = writes.config_map.clone();
+    let config_map = lead.into_iter().fold(config_map, Change::with_lead_address);
+    applied.config_map = apply_if_changed(&client.objects(), &config_map).await?;
     for service in &writes.exposed {
-        apply_service(client, service, live).await?;
+        apply_if_changed(&client.objects(), service).await?;
     }
     if let Some((scheduler, change)) = &writes.pod_group {
-        apply_if_changed(&pod_groups(*scheduler, client), change, &mut None).await?;
+        apply_if_changed(&pod_groups(*scheduler, client), change).await?;
     }
     for alias in &writes.aliases {
-        match apply_service(client, alias, live).await {
-            // Somebody has just created a Service of this name.
-            Err(Error::NameConflict(conflict)) => live.alias_conflicts.push(conflict.into_name()),
-            // The run works without the alias.
-            Err(error @ Error::Request(..)) => live.refused_aliases.push(error.chain()),
-            result => result?,
-        }
-        if let Change::Patch { name, .. } = alias
-            && live.services.get(name).is_some_and(|it| controller_of(it, MINI_CLUSTER).is_none())
-        {
-            // The patch has removed the owner, so the watch no longer brings this Service.
-            live.services.remove(name);
-            live.alias_conflicts.push(name.clone());
-        }
+        apply_alias(client, alias, applied).await?;
     }
-    apply_if_changed(&client.objects(), &writes.job, &mut live.job).await
-}
-
-async fn apply_service(
-    client: &CachedClient<'_>,
-    change: &Change<Service>,
-    live: &mut Observed,
-) -> Result<(), Error> {
-    let mut applied = None;
-    apply_if_changed(&client.objects(), change, &mut applied).await?;
-    live.services.extend(applied.map(|service| (service.name_any(), service)));
+    applied.job = apply_if_changed(&client.objects(), &writes.job).await?;
     Ok(())
 }
 
+async fn apply_alias(
+    client: &CachedClient<'_>,
+    alias: &Change<Service>,
+    applied: &mut Applied,
+) -> Result<(), Error> {
+    match apply_if_changed(&client.objects(), alias).await {
+        // The patch has removed the owner, so the watch no longer brings this Service.
+        Ok(Some(service)) if controller_of(&service, MINI_CLUSTER).is_none() => {
+            applied.alias_conflicts.push(service.name_any());
+        }
+        Ok(_) => {}
+        // Somebody has just created a Service of this name.
+        Err(Error::NameConflict(conflict)) => applied.alias_conflicts.push(conflict.into_name()),
+        // The run works without the alias.
+        Err(error @ Error::Request(..)) => applied.refused_aliases.push(error.chain()),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Writes the change; returns the object as it is afterwards, if it was created or changed.
 pub(super) async fn apply_if_changed<K>(
     objects: &Objects<K>,
     change: &Change<K>,
-    live: &mut Option<K>,
-) -> Result<(), Error>
+) -> Result<Option<K>, Error>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    *live = match change {
-        Change::Keep => return Ok(()),
-        Change::Create(object) => Some(create(objects, &**object).await?),
-        Change::Patch { name, patch } => Some(merge_patch(objects, name, patch).await?),
+    match change {
+        Change::Keep => Ok(None),
+        Change::Create(object) => create(objects, &**object).await.map(Some),
+        Change::Patch { name, patch } => merge_patch(objects, name, patch).await.map(Some),
         Change::Delete { name, uid, version } => {
-            delete(objects, name, uid.clone(), version.clone()).await?;
-            None
+            delete(objects, name, uid.clone(), version.clone()).await.map(|()| None)
         }
-    };
-    Ok(())
+    }
 }
 
 /// Creates `object`. If the name is taken, the error has the kind of its owner.

@@ -9,7 +9,6 @@ mod gang;
 pub(super) mod held;
 pub(super) mod instance_api;
 mod job_change;
-pub(super) mod mode;
 pub(super) mod queue;
 pub(super) mod record;
 pub(super) mod start_deadline;
@@ -21,6 +20,8 @@ use super::error::Error;
 use super::job_ext::{lacks_brokers, lacks_pods};
 use super::observe::Observed;
 use super::observe::demand::Answer;
+use super::observe::foreign::Foreign;
+use super::observe::lifecycle::Lifecycle;
 use super::pod_ext::broker_is_ready;
 use agent_change::{ApplicableSpec, limit_to_running};
 use autoscale::AutoscaleDecision;
@@ -28,7 +29,7 @@ use change::Change;
 use dropped::dropped;
 use flux_api::cluster::validate::Violations;
 use flux_api::cluster::{Cluster, ServicesPod};
-use flux_api::crd::{Installed, State};
+use flux_api::crd::Installed;
 use flux_api::objects::gang::GangScheduler;
 use flux_api::objects::install::{self, ImageVolumeSupport};
 use flux_api::objects::{self, Images};
@@ -41,8 +42,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use mode::{Mode, agent_config, mode};
 use start_deadline::StartDeadline;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Time to the next reconcile where no watch brings the changes, as for a Job of another operator.
@@ -77,7 +78,6 @@ pub(super) struct Plan {
     /// Paths of fields of a valid specification that have no effect.
     pub(super) not_acted_on: Vec<String>,
     pub(super) violations: Option<Violations>,
-    pub(super) mode: Mode,
     /// Number of hosts registered with Flux, if it is known.
     pub(super) maximum_size: Option<u32>,
     /// True when the instance runs until a person ends it.
@@ -105,10 +105,8 @@ pub(super) struct Plan {
 /// All writes, in the order in which they are done.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// The headless Service, then the lead's.
+    /// The headless Service, then the lead's, whose address the `ConfigMap` needs.
     pub(super) services: Vec<Change<Service>>,
-    /// True when the other objects can only be decided after these Services exist.
-    pub(super) only_services: bool,
     /// The CURVE certificate of a new Job, and the token of its API.
     pub(super) secrets: Vec<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
@@ -127,140 +125,144 @@ pub(super) fn creates_job<'input>(
     input: &'input DecisionInput<'_>,
     live: &Observed,
 ) -> Option<&'input Cluster> {
-    let cluster = input.cluster.as_ref().ok().filter(|_| live.job.is_none())?;
-    let mode = mode(live, None, Some(cluster), input.generation, input.images);
-    (mode == Mode::Reconcile).then_some(cluster)
+    input.cluster.as_ref().ok().filter(|_| live.lifecycle == Lifecycle::New)
 }
 
 pub(super) fn decide(input: &DecisionInput<'_>, live: &Observed) -> Plan {
     let cluster = input.cluster.as_ref();
-    let config = agent_config(live.config_map.as_ref());
+    let config = live.config.as_ref();
     let mut plan = Plan {
         generation: input.generation,
         expires: input.expires,
         not_acted_on: cluster.map(|cluster| cluster.not_acted_on.clone()).unwrap_or_default(),
         violations: cluster.err().cloned(),
-        mode: mode(live, config.as_ref(), cluster.ok(), input.generation, input.images),
-        maximum_size: (config.as_ref().and_then(maximum_size))
+        maximum_size: (config.and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
-        interactive: config.as_ref().is_some_and(|config| config.workload.is_interactive()),
-        api: config.as_ref().and_then(instance_api::endpoint),
+        interactive: config.is_some_and(|config| config.workload.is_interactive()),
+        api: config.and_then(instance_api::endpoint),
+        held_pod_remaining: held::remaining(live, config, &input.now),
         ..Plan::default()
     };
-    plan.held_pod_remaining = held::remaining(live, config.as_ref(), &input.now);
-    plan.install = match (&live.job, &plan.mode, cluster) {
-        (Some(job), ..) => install::noted_on(job),
-        (None, Mode::Reconcile, Ok(cluster)) => {
-            Some(install::choose(cluster, &input.image_volumes))
-        }
-        (None, ..) => None,
+    plan.install = match (&live.job, creates_job(input, live)) {
+        (Some(job), _) => install::noted_on(job),
+        (None, Some(cluster)) => Some(install::choose(cluster, &input.image_volumes)),
+        (None, None) => None,
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
         plan.dropped = dropped(cluster, plan.install.as_ref(), &plan.refused, job);
     }
-    match writes(input, config, live, &mut plan) {
-        Ok(writes) => plan.writes = writes,
-        Err(error) => plan.obstacle = Some(error),
+    if live.lifecycle.is_over() {
+        return Plan { writes: after_the_end(live, plan.held_pod_remaining), ..plan };
     }
-    plan
-}
-
-/// Decides all writes; `config` is the present configuration of the agents.
-fn writes(
-    input: &DecisionInput<'_>,
-    config: Option<AgentConfig>,
-    live: &Observed,
-    plan: &mut Plan,
-) -> Result<Writes, Error> {
-    if !matches!(plan.mode, Mode::Finished(_))
-        && let Some(conflict) = live.conflicts.first()
-    {
-        return Err(conflict.clone().into());
+    if let Some(conflict) = live.conflicts.first() {
+        return Plan { obstacle: Some(conflict.clone().into()), ..plan };
     }
-    let holds_too_long = plan.held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
-    match (&plan.mode, &input.cluster) {
-        (Mode::Reconcile, Ok(cluster)) => {
-            let writes = apply_specification(input, cluster, config, live, plan)?;
-            let held_pod = if holds_too_long { held::delete_pod(live) } else { Change::Keep };
-            Ok(Writes { held_pod, ..writes })
-        }
-        // A finished MiniCluster keeps neither pods nor Service addresses, even if other objects have its names.
-        (Mode::Finished(run), _) => {
-            let services_pod = live.services_pod.as_ref().map_or(Change::Keep, Change::delete);
-            let addressed = live.services.values().filter(|service| has_address(service));
-            let services = addressed.map(|it| Change::end_of_service(it, &live.services)).collect();
-            // The end of the run must be recorded before its Job is ended.
-            let is_recorded = run.as_ref().is_some_and(|run| run.end.is_some());
-            let ends = holds_too_long && is_recorded;
-            let job = if ends { held::end_job(live) } else { Change::Keep };
-            Ok(Writes { services, services_pod, job, ..Writes::default() })
-        }
-        (Mode::Refused | Mode::StartedByAnotherRelease(_), _) => {
+    match (&live.foreign, cluster) {
+        (Some(Foreign::Operator), _) => plan,
+        (None, Ok(cluster)) => with_specification(input, cluster, live, plan),
+        (Some(Foreign::Release(_)), _) | (None, Err(_)) => {
             let services_pod = suspension::services_pod(live).unwrap_or_default();
-            Ok(Writes { services_pod, ..Writes::default() })
+            Plan { writes: Writes { services_pod, ..Writes::default() }, ..plan }
         }
-        _ => Ok(Writes::default()),
     }
 }
 
-/// Decides the writes that bring all objects in line with the specification, within the limits of `running`.
-fn apply_specification(
+/// The writes after the end of a run: it keeps neither pods nor Service addresses, even if other objects have its names.
+fn after_the_end(live: &Observed, held_pod_remaining: Option<Duration>) -> Writes {
+    let addressed = live.services.values().filter(|service| address(service).is_some());
+    let holds_too_long = held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
+    // The end of the run must be recorded before its Job is ended.
+    let ends = holds_too_long && live.lifecycle.is_recorded();
+    Writes {
+        services: addressed.map(|it| Change::end_of_service(it, &live.services)).collect(),
+        services_pod: live.services_pod.as_ref().map_or(Change::Keep, Change::delete),
+        job: if ends { held::end_job(live) } else { Change::Keep },
+        ..Writes::default()
+    }
+}
+
+/// `plan` with the writes that bring all objects in line with the specification, within the limits of the instance
+/// that runs.
+fn with_specification(
     input: &DecisionInput<'_>,
     cluster: &Cluster,
-    running: Option<AgentConfig>,
     live: &Observed,
-    plan: &mut Plan,
-) -> Result<Writes, Error> {
+    plan: Plan,
+) -> Plan {
     if let Some(conflict) = live.service_conflicts.first() {
-        return Err(conflict.clone().into());
+        return Plan { obstacle: Some(conflict.clone().into()), ..plan };
     }
-    let objects::Services { headless, lead, mut exposed, aliases } = objects::services(cluster);
+    let running = live.config.as_ref();
+    let lead = live.services.get(&cluster.name.lead_service()).and_then(address);
+    let install = install::method(plan.install.as_ref());
+    let cluster = autoscale::with_size(cluster, running, live, &input.answer);
+    let limited = limit_to_running(&cluster, lead, live, input.generation, install);
+    let plan = Plan {
+        autoscale: autoscale::decide(&limited.cluster, &input.answer),
+        refused: [limited.refused.as_slice(), &plan.refused].concat(),
+        start_deadline: StartDeadline::of(limited.cluster.start_deadline_seconds, live, &input.now),
+        ..plan
+    };
+    match specified_writes(input, limited, live, &plan) {
+        Ok(Specified { writes, maximum_size, refused, lacking }) => Plan {
+            writes,
+            maximum_size: maximum_size.or(plan.maximum_size),
+            lacking,
+            refused: [plan.refused, refused].concat(),
+            ..plan
+        },
+        Err(error) => Plan { obstacle: Some(error), ..plan },
+    }
+}
+
+/// The writes for a specification, and what is reported of it.
+struct Specified {
+    writes: Writes,
+    maximum_size: Option<u32>,
+    /// Changed fields that the pod of `spec.services` cannot take.
+    refused: Vec<String>,
+    lacking: Vec<String>,
+}
+
+/// Decides all writes for a specification that the running instance can take.
+fn specified_writes(
+    input: &DecisionInput<'_>,
+    limited: ApplicableSpec,
+    live: &Observed,
+    plan: &Plan,
+) -> Result<Specified, Error> {
+    let ApplicableSpec { cluster, mut config, .. } = limited;
+    let objects::Services { headless, lead, mut exposed, aliases } = objects::services(&cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
-    let live_lead = live.services.get(&lead.name_any());
-    let services = vec![change(headless), change(lead)];
-    let Some(live_lead) = live_lead else {
-        return Ok(Writes { services, only_services: true, ..Writes::default() });
-    };
-    let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref()?.parse().ok());
-    let install = install::method(plan.install.as_ref());
-    let cluster = autoscale::with_size(cluster, running.as_ref(), live, &input.answer);
-    let present = running.as_ref().and_then(|running| running.rest.clone());
-    let ApplicableSpec { cluster, mut config, refused } =
-        limit_to_running(&cluster, address, live, running, input.generation, install);
+    let present = live.config.as_ref().and_then(|running| running.rest.clone());
     let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
     // The agents of a running instance that began without an API serve none.
     let rest_service = cluster.name.rest_service();
     exposed.retain(|it| config.rest.is_some() || it.name_any() != rest_service);
-    plan.autoscale = autoscale::decide(&cluster, &plan.mode, &input.answer);
-    plan.refused.splice(0..0, refused);
-    plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired =
         objects::build(&cluster, &config, input.images, input.generation).map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
     let job = live.job.as_ref();
     let suspended = suspension::reason(&cluster, job, input.answer.demand());
     suspension::set_suspend(suspended, job, &mut desired.job);
-    plan.start_deadline = StartDeadline::of(cluster.start_deadline_seconds, live, &input.now);
     plan.start_deadline.set_deadline(job, &mut desired.job);
-    let gang::GangPlan { pod_group, lacking } =
-        gang::plan_gang(&cluster, &live.gang, job, &mut desired.job)?;
+    let gang = gang::plan_gang(&cluster, &live.gang, job, &mut desired.job)?;
     // An edit of `spec.scheduling` is refused, so the Job does not show what the cluster lacks for it.
-    if !plan.refused.iter().any(|field| field.starts_with("spec.scheduling.")) {
-        plan.lacking = lacking;
-    }
-    let asked = cluster.services_pod.as_ref();
-    let services_pod = services_pod(live, desired.services_pod, asked, &mut plan.refused);
-    let patch = job.and_then(|job| job_patch(job, &desired.job, plan.refused.is_empty()));
-    Ok(Writes {
-        services,
-        only_services: false,
+    let is_edited = plan.refused.iter().any(|field| field.starts_with("spec.scheduling."));
+    let (services_pod, refused) =
+        services_pod(live, desired.services_pod, cluster.services_pod.as_ref());
+    let in_line = plan.refused.is_empty() && refused.is_empty();
+    let patch = job.and_then(|job| job_patch(job, &desired.job, in_line));
+    let holds_too_long = plan.held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
+    let writes = Writes {
+        services: vec![change(headless), change(lead)],
         secrets: secrets(input, &cluster, job, token)?,
         services_pod,
-        held_pod: Change::Keep,
+        held_pod: if holds_too_long { held::delete_pod(live) } else { Change::Keep },
         config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
-        pod_group,
+        pod_group: gang.pod_group,
         exposed: exposed.into_iter().map(change).collect(),
         aliases: alias_changes(live, aliases),
         job: match (job, patch) {
@@ -268,21 +270,21 @@ fn apply_specification(
             (Some(job), Some(patch)) => Change::patch(job, patch),
             (Some(_), None) => Change::Keep,
         },
-    })
+    };
+    let lacking = if is_edited { Vec::new() } else { gang.lacking };
+    Ok(Specified { writes, maximum_size: maximum_size(&config), refused, lacking })
 }
 
-/// Changes the live pod of `spec.services` to `desired`; adds to `refused` the fields of `asked` that it cannot get.
+/// The change of the live pod of `spec.services` to `desired`, and the fields of `asked` that it cannot get.
 fn services_pod(
     live: &Observed,
     desired: Option<Pod>,
     asked: Option<&ServicesPod>,
-    refused: &mut Vec<String>,
-) -> Change<Pod> {
-    suspension::services_pod(live).unwrap_or_else(|| {
-        let (change, fields) = services_pod_change(live.services_pod.as_ref(), desired, asked);
-        refused.extend(fields);
-        change
-    })
+) -> (Change<Pod>, Vec<String>) {
+    match suspension::services_pod(live) {
+        Some(change) => (change, Vec::new()),
+        None => services_pod_change(live.services_pod.as_ref(), desired, asked),
+    }
 }
 
 /// The changes of the aliases, without those whose names other objects have.
@@ -305,10 +307,9 @@ fn secrets(
     Ok(curve.into_iter().chain(token).collect())
 }
 
-/// True when the Service has a cluster IP; a headless Service has none.
-fn has_address(service: &Service) -> bool {
-    let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
-    address.is_some_and(|address| address != "None")
+/// The cluster IP of the Service; a headless Service has none.
+pub(super) fn address(service: &Service) -> Option<IpAddr> {
+    service.spec.as_ref()?.cluster_ip.as_ref()?.parse().ok()
 }
 
 /// The largest possible size: the number of hosts registered with Flux that are pods of this MiniCluster.
@@ -320,20 +321,16 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
 }
 
 /// Time after which to reconcile although no watch has brought a change.
-pub(super) fn next_reconcile(
-    live: &Observed,
-    plan: &Plan,
-    state: Option<State>,
-    name: &str,
-) -> Option<Duration> {
+pub(super) fn next_reconcile(live: &Observed, plan: &Plan) -> Option<Duration> {
     let job = live.job.as_ref()?;
     // A lead that is no longer ready either ends in a moment, or must be reported as degraded.
-    let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
-    let is_running = state == Some(State::Running);
+    let name = job.name_any();
+    let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, &name));
+    let is_running = live.lifecycle == Lifecycle::Running;
     let starts = !is_running || live.pods.waiting.is_some() || !ready;
-    let lacks_an_alias = plan.mode == Mode::Reconcile
+    let lacks_an_alias = live.foreign.is_none()
         && !(live.alias_conflicts.is_empty() && live.refused_aliases.is_empty());
-    let poll = if plan.mode == Mode::StartedByAnotherOperator {
+    let poll = if live.foreign == Some(Foreign::Operator) {
         Some(POLL_INTERVAL)
     } else if lacks_pods(job) || (lacks_brokers(job) && starts) {
         Some(live.pods.next.unwrap_or(POLL_INTERVAL))

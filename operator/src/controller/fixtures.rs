@@ -66,6 +66,11 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
     job
 }
 
+/// A MiniCluster with this Job.
+pub(super) fn observed(job: Option<Job>) -> Observed {
+    Observed { job, ..Observed::default() }.classified(None, 1, "agent", &at(300))
+}
+
 /// Records on the `ConfigMap` of `live` that its Job has failed, and removes the Job.
 pub(super) fn delete_failed_job(live: &mut Observed) {
     let job = live.job.take().unwrap();

@@ -14,6 +14,9 @@ pub(super) const LATE_START_ANNOTATION: &str = "flux-framework.org/start-deadlin
 /// Annotation of a Job that the operator ended: the containers that kept its pods running after the run.
 pub(super) const HELD_ANNOTATION: &str = "flux-framework.org/held-by-containers";
 
+/// Prefix of the note on a Job that was suspended because no job of Flux needed a pod.
+pub(super) const IDLE_PREFIX: &str = "idle/";
+
 pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
 }

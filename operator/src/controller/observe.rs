@@ -2,11 +2,14 @@
 
 pub(super) mod cached_client;
 pub(super) mod demand;
+pub(super) mod foreign;
 pub(super) mod gang;
 pub(super) mod image_volumes;
+pub(super) mod lifecycle;
 pub(super) mod mini_cluster_cache;
 mod pending;
 mod pending_check;
+pub(super) mod pod_view;
 mod pods;
 pub(super) mod rate_limit;
 pub(super) mod stores;
@@ -15,11 +18,12 @@ pub(super) mod waiting;
 pub(super) use pods::Pods;
 
 use super::error::{Error, NameConflict, Verb};
-use super::run_record::{RunRecord, has_ended};
+use super::run_record::RunRecord;
 use cached_client::{CachedClient, Owned, is_owned, split_conflict};
 use flux_api::cluster::{Cluster, Identity};
-use flux_api::objects::services;
-use flux_contract::labels;
+use flux_api::objects::{AGENT_CONFIG_KEY, services};
+use flux_contract::{AgentConfig, labels};
+use foreign::{Foreign, foreign};
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -27,14 +31,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
 use kube::api::{ListParams, ObjectList};
 use kube::runtime::reflector::Store;
+use lifecycle::Lifecycle;
 use std::collections::BTreeMap;
 use stores::Stores;
 
-/// The live objects of a MiniCluster. `apply` replaces those that it has written.
+/// The live objects of a MiniCluster, and the lifecycle of its run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observed {
     pub(super) job: Option<Job>,
     pub(super) config_map: Option<ConfigMap>,
+    /// The agents' configuration, if this operator can read it.
+    pub(super) config: Option<AgentConfig>,
+    pub(super) lifecycle: Lifecycle,
+    /// Another actor that has started the run, which has not ended.
+    pub(super) foreign: Option<Foreign>,
     pub(super) services_pod: Option<Pod>,
     pub(super) services: BTreeMap<String, Service>,
     pub(super) pods: Pods,
@@ -49,12 +59,78 @@ pub(super) struct Observed {
     pub(super) refused_aliases: Vec<String>,
 }
 
+/// What the writes of a reconcile have changed.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    pub(super) job: Option<Job>,
+    pub(super) config_map: Option<ConfigMap>,
+    pub(super) services_pod: Option<Pod>,
+    /// Names of aliases that turned out to belong to others.
+    pub(super) alias_conflicts: Vec<String>,
+    pub(super) refused_aliases: Vec<String>,
+}
+
+impl Observed {
+    /// These objects with the lifecycle that follows from them. `cluster` is the specification, if it is valid.
+    pub(super) fn classified(
+        self,
+        cluster: Option<&Cluster>,
+        generation: i64,
+        agent_image: &str,
+        now: &Time,
+    ) -> Self {
+        let config = agent_config(self.config_map.as_ref());
+        let record =
+            self.config_map.as_ref().and_then(RunRecord::on).filter(|run| match &self.job {
+                Some(job) => run.has_end_of(job),
+                // The Job lost its owner and still runs, or another object has its name.
+                None if run.end.is_none() && self.conflicts.iter().any(NameConflict::is_job) => {
+                    false
+                }
+                None => cluster.is_none_or(|it| run.is_of(generation, &it.fixed_fields)),
+            });
+        let interactive = config.as_ref().is_some_and(|config| config.workload.is_interactive());
+        let lifecycle = Lifecycle::of(self.job.as_ref(), record, &self.pods, interactive, now);
+        let job = self.job.as_ref().filter(|_| !lifecycle.is_over());
+        let foreign = job
+            .and_then(|it| foreign(it, self.config_map.is_some(), config.is_some(), agent_image));
+        Self { config, lifecycle, foreign, ..self }
+    }
+
+    /// These objects after writes: status and next reconcile follow from them.
+    pub(super) fn after(self, applied: Applied, now: &Time) -> Self {
+        let config = self.config.as_ref();
+        let interactive = config.is_some_and(|config| config.workload.is_interactive());
+        let lifecycle = match &applied.job {
+            Some(job) => {
+                let record = self.lifecycle.record().cloned();
+                Lifecycle::of(Some(job), record, &self.pods, interactive, now)
+            }
+            None => self.lifecycle,
+        };
+        Self {
+            lifecycle,
+            job: applied.job.or(self.job),
+            config_map: applied.config_map.or(self.config_map),
+            services_pod: applied.services_pod.or(self.services_pod),
+            alias_conflicts: [self.alias_conflicts, applied.alias_conflicts].concat(),
+            refused_aliases: applied.refused_aliases,
+            ..self
+        }
+    }
+}
+
+fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
+    AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
+}
+
 /// Reads all objects. The specification has the names of the Services, so Services are not read for a running
 /// MiniCluster whose specification is invalid, where `cluster` is absent, nor for a run whose end is recorded.
 pub(super) async fn observe(
     client: &CachedClient<'_>,
     identity: &Identity,
     cluster: Option<&Cluster>,
+    generation: i64,
     now: &Time,
 ) -> Result<Observed, Error> {
     let Identity { name, owner, .. } = identity;
@@ -84,17 +160,16 @@ pub(super) async fn observe(
     let mut ignored = Vec::new();
     let of_pod = if asked_for { &mut conflicts } else { &mut ignored };
     let services_pod = split_conflict(services_pod, of_pod);
-    let mut live =
-        Observed { job, config_map, services_pod, pods, conflicts, ..Observed::default() };
-    let recorded = live.config_map.as_ref().and_then(RunRecord::on);
-    let is_over = if let Some(job) = &live.job {
+    let live = Observed { job, config_map, services_pod, pods, conflicts, ..Observed::default() };
+    let mut live = live.classified(cluster, generation, &client.context.images.agent, now);
+    let is_over = if live.job.is_some() {
         // The end is recorded last, so nothing is left to do.
-        if recorded.is_some_and(|run| run.has_end_of(job)) {
+        if live.lifecycle.is_recorded() {
             return Ok(live);
         }
-        has_ended(job, live.pods.lead.as_ref())
+        live.lifecycle.is_over()
     } else {
-        cluster.is_none() && recorded.is_some_and(|run| run.end.is_none())
+        cluster.is_none() && live.lifecycle.is_over() && !live.lifecycle.is_recorded()
     };
     if is_over {
         live.services = all_services(client, identity).await?;
@@ -176,3 +251,6 @@ async fn headless_service(
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
     services.map(ResourceExt::name_any).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,18 +4,18 @@ use super::apply::{apply, apply_if_changed, delete};
 use super::context::Context;
 use super::decide::deletion::{expires, time_until_deletion};
 use super::decide::record::record;
-use super::decide::{DecisionInput, Plan, creates_job, decide, next_reconcile};
+use super::decide::{DecisionInput, creates_job, decide, next_reconcile};
 use super::error::Error;
 use super::observe::cached_client::{CachedClient, Read};
 use super::observe::demand::Answer;
 use super::observe::stores::MiniClusterMeta;
-use super::observe::{Observed, observe};
+use super::observe::{Applied, Observed, observe};
 use super::pod_ext::broker_is_ready;
 use super::report::{report, report_error};
 use super::run_record::RunRecord;
 use super::status::{Facts, status};
+use flux_api::cluster::Identity;
 use flux_api::cluster::validate::{Violations, validate};
-use flux_api::cluster::{Cluster, Identity};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::token;
 use flux_protocol::Redacted;
@@ -40,28 +40,28 @@ pub(super) async fn reconcile(
     }
     let now = context.now();
     let mut input = decision_input(context, &mini_cluster, unreadable, &now);
-    let cluster = input.cluster.as_ref().ok();
-    let mut live = match observe_if_valid_name(client, &mini_cluster, cluster, &now).await {
-        Ok(live) => live,
+    let observed = match observe_if_valid_name(client, &mini_cluster, &input).await {
+        Ok(observed) => observed,
         Err(error) => return Err(report_error(context, &mut mini_cluster, error).await),
     };
-    input.answer = lead_answer(client, input.cluster.as_ref().ok(), &live);
-    if let Some(cluster) = creates_job(&input, &live) {
+    let lead = polled_lead(&input, &observed);
+    input.answer = context.demands.answer(&client.name, lead);
+    if let Some(cluster) = creates_job(&input, &observed) {
         input.image_volumes = context.image_volumes.support(&context.client, cluster).await;
     }
-    let mut plan = decide(&input, &live);
-    let mut applied = apply_plan(client, &mut plan, &mut live).await;
-    if applied.is_ok() && plan.writes.only_services {
-        // The agents' configuration has the address of the lead's Service, which the API server chose just now, so
-        // the other objects are decided in a second pass.
-        plan = decide(&input, &live);
-        applied = apply_plan(client, &mut plan, &mut live).await;
-    }
+    let mut plan = decide(&input, &observed);
+    context.demands.poll(&client.name, lead);
+    let mut changes = Applied::default();
+    let applied = match plan.obstacle.take() {
+        Some(obstacle) => Err(obstacle),
+        None => apply(client, &plan.writes, &mut changes).await,
+    };
     if let Err(conflict @ Error::Conflict(_)) = applied {
         // The next reconcile reads the objects again: the status of outdated ones is not worth a write.
         return Err(conflict);
     }
 
+    let live = observed.after(changes, &now);
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = mini_cluster.name_any();
     let status = status(mini_cluster.status.as_ref(), &name, &facts, now.clone());
@@ -80,7 +80,7 @@ pub(super) async fn reconcile(
     applied?;
     let deferred = reported?;
     recorded?;
-    let next = next_reconcile(&live, &plan, status.state, &name).into_iter().chain(deferred).min();
+    let next = next_reconcile(&live, &plan).into_iter().chain(deferred).min();
     // A MiniCluster in a namespace that is being deleted would keep the namespace: delete it now.
     let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
     let deletion = ends.or_else(|| time_until_deletion(&mini_cluster.spec, &status, &now));
@@ -108,11 +108,13 @@ async fn next_action(
 async fn observe_if_valid_name(
     client: &CachedClient<'_>,
     mini_cluster: &MiniCluster,
-    cluster: Option<&Cluster>,
-    now: &Time,
+    input: &DecisionInput<'_>,
 ) -> Result<Observed, Error> {
+    let DecisionInput { cluster, generation, now, .. } = input;
     match Identity::of(mini_cluster) {
-        Ok(identity) => Box::pin(observe(client, &identity, cluster, now)).await,
+        Ok(identity) => {
+            Box::pin(observe(client, &identity, cluster.as_ref().ok(), *generation, now)).await
+        }
         Err(_) => Ok(Observed::default()),
     }
 }
@@ -143,27 +145,11 @@ fn decision_input<'context>(
     }
 }
 
-/// The last answer of the lead about its demand. Only a ready lead of a MiniCluster with `autoscale` is asked.
-fn lead_answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Observed) -> Answer {
-    let cluster = cluster.filter(|cluster| cluster.autoscale.is_some());
-    let is_asked = |lead: &&Pod| {
-        let name = cluster.map(|cluster| cluster.name.as_str());
-        lead.metadata.deletion_timestamp.is_none()
-            && name.is_some_and(|name| broker_is_ready(lead, name))
-    };
-    let lead = live.pods.lead.as_ref().filter(is_asked);
-    client.context.demands.answer(&client.name, lead)
-}
-
-async fn apply_plan(
-    client: &CachedClient<'_>,
-    plan: &mut Plan,
-    live: &mut Observed,
-) -> Result<(), Error> {
-    if let Some(obstacle) = plan.obstacle.take() {
-        return Err(obstacle);
-    }
-    apply(client, &plan.writes, live).await
+/// The lead that is polled for its demand: a ready one of a MiniCluster with `autoscale`.
+fn polled_lead<'live>(input: &DecisionInput<'_>, live: &'live Observed) -> Option<&'live Pod> {
+    let cluster = input.cluster.as_ref().ok().filter(|cluster| cluster.autoscale.is_some())?;
+    let lead = live.pods.lead.as_ref().filter(|lead| broker_is_ready(lead, cluster.name.as_str()));
+    lead.filter(|lead| lead.metadata.deletion_timestamp.is_none())
 }
 
 /// Records that a run has begun, which lets its pods start. Records also how it ended, before the status has the end,
@@ -177,7 +163,7 @@ async fn record_run(
 ) -> Result<(), Error> {
     let Ok(identity) = Identity::of(mini_cluster) else { return Ok(()) };
     let Facts { live, plan, .. } = facts;
-    if plan.mode.ended().is_some_and(|run| run.end.is_some()) {
+    if live.lifecycle.is_recorded() {
         return Ok(());
     }
     let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
@@ -185,5 +171,5 @@ async fn record_run(
     let run = RunRecord::of(job, recorded.as_ref(), status, plan.generation, now);
     let Some(run) = run else { return Ok(()) };
     let change = record(&identity, job, config_map, &run);
-    apply_if_changed(&client.objects(), &change, &mut None).await
+    apply_if_changed(&client.objects(), &change).await.map(drop)
 }

@@ -4,51 +4,17 @@
 //! After creating the Job the operator writes the record and, in the same write, the key of that run. The pods mount
 //! this key by name, and no kubelet starts a container before the key exists. So without a record nothing has begun.
 
-use super::job_ext::{counts_by_index, is_finished, is_own, is_suspended, noted_generation};
-use super::pod_ext::end_of;
+use super::job_ext::{is_suspended, noted_generation};
 use flux_api::cluster::FixedFields;
 use flux_api::crd::{MiniClusterStatus, State};
-use flux_api::objects::is_replaced;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 
 /// Annotation with the record. Older releases, which recorded only the end, use the same name.
 pub(crate) const RECORD_ANNOTATION: &str = "flux-framework.org/ended-run";
-
-/// True when the run of `job` has ended for good, even if the Job controller has not set a condition yet.
-pub(crate) fn has_ended(job: &Job, lead: Option<&Pod>) -> bool {
-    is_finished(job) || lead.is_some_and(|lead| end_by_lead(job, lead).is_some())
-}
-
-/// The end of a run as the lead's pod shows it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LeadEnd {
-    pub(crate) at: Time,
-    pub(crate) complete: bool,
-}
-
-/// The end of the run of `job` as the pod `lead` shows it, once it is certain: success by the Job's success policy,
-/// or failure by its failure policy with an exit code for which no pod is replaced. All containers of the Job's
-/// template must have ended; containers that others have added do not count.
-pub(crate) fn end_by_lead(job: &Job, lead: &Pod) -> Option<LeadEnd> {
-    if is_suspended(job) || lead.metadata.deletion_timestamp.is_some() {
-        return None;
-    }
-    let all = lead.status.as_ref()?.container_statuses.as_deref()?;
-    let end = end_of(lead, &job.name_any())?;
-    let code = |container: &ContainerStatus| {
-        Some(container.state.as_ref()?.terminated.as_ref()?.exit_code)
-    };
-    let own = all.iter().filter(|container| is_own(job, &container.name));
-    let codes: Vec<i32> = own.map(code).collect::<Option<_>>()?;
-    let complete = codes.iter().all(|code| *code == 0);
-    let failed = end.exit_code != 0 && counts_by_index(job) && !is_replaced(end.exit_code);
-    let at = end.finished_at.clone().filter(|_| complete || failed)?;
-    Some(LeadEnd { at, complete })
-}
 
 /// Most bytes of a message in a record: annotations of an object may have 256 KiB in all.
 const MESSAGE_LIMIT: usize = 2000;
@@ -141,50 +107,8 @@ impl RunRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended, job, pod};
+    use crate::controller::fixtures::{at, job};
     use serde_json::json;
-
-    #[test]
-    fn a_lead_ends_the_run_with_its_own_containers() {
-        let end = |code: i32| {
-            let mut state = ended(code, "Error", None);
-            state.terminated.as_mut().unwrap().finished_at = Some(at(190));
-            pod("hello-0", "Running", "hello", state)
-        };
-        let mut once = job(2);
-        once.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
-        for (job, code, ends) in
-            [(&once, 0, true), (&once, 7, true), (&once, 137, false), (&job(2), 7, false)]
-        {
-            let found = end_by_lead(job, &end(code));
-            let expected = ends.then(|| LeadEnd { at: at(190), complete: code == 0 });
-            assert_eq!(found, expected, "{code}");
-        }
-        let mut suspended = once.clone();
-        suspended.spec.as_mut().unwrap().suspend = Some(true);
-        assert_eq!(end_by_lead(&suspended, &end(7)), None);
-        let mut deleted = end(7);
-        deleted.metadata.deletion_timestamp = Some(at(191));
-        assert_eq!(end_by_lead(&once, &deleted), None);
-        // A container of the Job's template still runs, or one that a webhook has added.
-        let template = json!({ "containers": [{ "name": "hello" }, { "name": "web" }] });
-        once.spec.as_mut().unwrap().template.spec = serde_json::from_value(template).unwrap();
-        for (name, code, ends) in [
-            ("web", None, false),
-            ("web", Some(0), true),
-            ("proxy", None, true),
-            ("proxy", Some(1), true),
-        ] {
-            let mut beside = end(0);
-            let containers = beside.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
-            let state = code.map(|code| ended(code, "Error", None));
-            let other =
-                ContainerStatus { name: name.to_owned(), state, ..ContainerStatus::default() };
-            containers.insert(0, other);
-            let found = end_by_lead(&once, &beside).map(|end| end.complete);
-            assert_eq!(found, ends.then_some(true), "{name} {code:?}");
-        }
-    }
 
     #[test]
     fn records_of_other_releases_are_read() {

@@ -7,8 +7,6 @@ mod facts;
 mod kstatus;
 mod lead_replaced;
 mod measured;
-mod phase;
-mod pod;
 mod progressing;
 mod result;
 #[cfg(test)]
@@ -18,20 +16,17 @@ pub(super) use conditions::{SETTLED_REASONS, kind};
 pub(super) use facts::Facts;
 pub(super) use measured::{change, summary};
 
-use super::decide::mode::Mode;
-use super::decide::queue::queue;
-use super::decide::suspension::{is_idle, removed_by_suspension};
 use super::error::Error;
-use super::job_ext::{self, noted_suspension};
+use super::job_ext;
+use super::observe::lifecycle::{Lifecycle, Suspender, removed_by_suspension};
+use super::observe::pod_view::{PodView, exit_code_of_lost_lead};
 use brokers::Brokers;
 use conditions::Conditions;
 use flux_api::crd::{MiniCluster, MiniClusterStatus, Reason, State, TimelineEntry};
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::ResourceExt as _;
-use phase::{Phase, phase};
-use pod::PodView;
+use kube::ResourceExt;
 
 /// The status of the MiniCluster `name`. `now` is used only for new transition times and for durations, so that equal
 /// facts give an equal status and no write; `old` only for facts that are no longer in the objects of the run.
@@ -41,25 +36,26 @@ pub(super) fn status(
     facts: &Facts<'_>,
     now: Time,
 ) -> MiniClusterStatus {
-    let is_of_this_run = |lead: &&Pod| !removed_by_suspension(lead, facts.live.job.as_ref());
-    let lead = facts.live.pods.lead.as_ref().filter(is_of_this_run);
+    let job = facts.live.job.as_ref();
+    let removed = |lead: &Pod| job.is_some_and(|job| removed_by_suspension(lead, job));
+    let lead = facts.live.pods.lead.as_ref().filter(|lead| !removed(lead));
     let lead = lead.map(|pod| PodView::new(pod, name, &now));
-    let phase = phase(name, facts, lead.as_ref(), &now);
+    let state = facts.state();
     let start_time = start_time(facts);
     let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == start_time);
-    let (exit_code, timeline) = record(old_run, &phase, facts, lead.as_ref());
-    let result = result::result(old_run, name, facts, &phase, lead.as_ref(), exit_code, &now);
-    let brokers = Brokers::of(facts, &phase, old_run);
+    let (exit_code, timeline) = record(old_run, facts, lead.as_ref());
+    let result = result::result(old_run, name, facts, lead.as_ref(), exit_code, &now);
+    let brokers = Brokers::of(facts, old_run);
     let replaced = lead_replaced::replaced(facts, name, lead.as_ref(), &now);
     let mut list = Conditions::new(old, facts.plan.generation, now);
     accepted(&mut list, facts);
-    progressing::progressing(&mut list, facts, &phase, &brokers, replaced.as_deref());
-    ready(&mut list, facts, &phase, &brokers, lead.as_ref());
-    suspended(&mut list, &phase, facts);
-    ended(&mut list, facts, &phase);
-    asked_for::autoscaling(&mut list, facts, &phase);
-    asked_for::instance_api(&mut list, facts, &phase);
-    kstatus::kstatus(&mut list, facts, &phase);
+    progressing::progressing(&mut list, facts, &brokers, lead.as_ref(), replaced.as_deref());
+    ready(&mut list, facts, &brokers, lead.as_ref());
+    suspended(&mut list, facts);
+    ended(&mut list, facts);
+    asked_for::autoscaling(&mut list, facts);
+    asked_for::instance_api(&mut list, facts);
+    kstatus::kstatus(&mut list, facts);
     let conditions = list.into_list();
     MiniClusterStatus {
         size: brokers.size,
@@ -69,13 +65,13 @@ pub(super) fn status(
             || old.map(|old| old.maximum_size).unwrap_or_default(),
             |size| i32::try_from(size).unwrap_or(i32::MAX),
         ),
-        state: Some(phase.state),
-        reason: reason(phase.state, &conditions),
+        state: Some(state),
+        reason: reason(state, &conditions),
         ready_brokers: brokers.ready,
         exit_code,
         result,
         start_time,
-        completion_time: phase.end.and_then(|end| end.at),
+        completion_time: facts.end().and_then(|end| end.at.clone()),
         observed_generation: Some(facts.plan.generation),
         conditions,
         // The Job has the method; after the Job is deleted, the old status of the run has it.
@@ -108,7 +104,7 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
 }
 
 fn start_time(facts: &Facts<'_>) -> Option<Time> {
-    let ended = facts.plan.mode.ended().and_then(|run| run.start_time.as_ref());
+    let ended = facts.live.lifecycle.record().and_then(|run| run.start_time.as_ref());
     facts.live.job.as_ref().and_then(job_ext::start_time).or(ended).cloned()
 }
 
@@ -119,20 +115,19 @@ fn selector(name: &str) -> String {
 /// Exit code and timeline of the lead's run: from its pod, else from the record of the end or the old status.
 fn record(
     old_run: Option<&MiniClusterStatus>,
-    phase: &Phase,
     facts: &Facts<'_>,
     lead: Option<&PodView<'_>>,
 ) -> (Option<i32>, Vec<TimelineEntry>) {
-    let is_over = phase.end.is_some();
+    let is_over = facts.end().is_some();
     let ended = lead.filter(|lead| lead.over || is_over).and_then(|lead| lead.ended.as_ref());
     let Some(ended) = ended else {
         let kept = old_run.filter(|_| lead.is_none() || is_over);
         // The lead of a complete Job ended with 0, even if its pod is gone.
-        let complete = (phase.state == State::Complete).then_some(0);
-        let noted = facts.plan.mode.ended().and_then(|run| run.end.as_ref()?.exit_code);
+        let complete = facts.end().is_some_and(|end| end.complete).then_some(0);
+        let noted = facts.live.lifecycle.record().and_then(|run| run.end.as_ref()?.exit_code);
         let exit_code = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
         let exit_code =
-            exit_code.or_else(|| facts.live.job.as_ref().and_then(pod::exit_code_of_lost_lead));
+            exit_code.or_else(|| facts.live.job.as_ref().and_then(exit_code_of_lost_lead));
         return (exit_code, kept.map(|old| old.timeline.clone()).unwrap_or_default());
     };
     let phases = ended.message.iter().flat_map(|message| &message.phases);
@@ -166,8 +161,9 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
             remarks.push(format!("{remark}: {}", found.join(", ")));
         }
     }
-    // A finished run needs no aliases.
-    if facts.plan.mode == Mode::Reconcile && !facts.live.alias_conflicts.is_empty() {
+    // A finished run needs no aliases, and one of another operator is left as it is.
+    let needs_aliases = !facts.live.lifecycle.is_over() && facts.live.foreign.is_none();
+    if needs_aliases && !facts.live.alias_conflicts.is_empty() {
         reason = if remarks.is_empty() { Reason::ServiceNameTaken } else { reason };
         let aliases = facts.live.alias_conflicts.join(", ");
         remarks.push(format!(
@@ -195,12 +191,11 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
 fn ready(
     conditions: &mut Conditions,
     facts: &Facts<'_>,
-    phase: &Phase,
     brokers: &Brokers,
     lead: Option<&PodView<'_>>,
 ) {
-    let reason = match phase.state {
-        State::Running => {
+    let reason = match &facts.live.lifecycle {
+        Lifecycle::Running => {
             let failed = lead.and_then(PodView::failed_container);
             let failed = failed.map(|failed| format!("; but its {failed}")).unwrap_or_default();
             // Only the log of a pod shows why it is not ready.
@@ -213,91 +208,77 @@ fn ready(
             let message = format!("the lead is ready: the quorum was reached{lacking}{failed}");
             return conditions.yes(kind::READY, Reason::QuorumReached, message);
         }
-        State::Degraded => Reason::LeadNotReady,
-        State::Pending | State::Starting => Reason::Starting,
-        State::Invalid => Reason::Invalid,
-        State::Suspended if is_suspended_as_asked(facts) => return,
-        State::Suspended => Reason::Suspended,
-        State::Ending if phase.suspending => Reason::Suspended,
-        State::Complete => {
+        Lifecycle::Degraded => Reason::LeadNotReady,
+        Lifecycle::New if facts.plan.violations.is_some() => Reason::Invalid,
+        Lifecycle::New | Lifecycle::Pending | Lifecycle::Starting => Reason::Starting,
+        Lifecycle::Suspended(Suspender::Specification | Suspender::Idle) => return,
+        Lifecycle::Suspended(_) | Lifecycle::Suspending => Reason::Suspended,
+        Lifecycle::Ended(end) if end.complete => {
             let message = "the run is complete: see the condition Complete";
             return conditions.yes(kind::READY, Reason::Complete, message.to_owned());
         }
-        State::Ending | State::Failed => {
+        Lifecycle::Ending | Lifecycle::Failing | Lifecycle::Ended(_) => {
             return conditions.no(kind::READY, Reason::Finished, "the lead has ended".to_owned());
         }
     };
     conditions.no(kind::READY, reason, brokers.message());
 }
 
-fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
-    if phase.state == State::Suspended {
-        let (reason, message) = why_suspended(facts);
-        return conditions.yes(kind::SUSPENDED, reason, message);
-    }
-    let (reason, message) = if phase.suspending {
-        (Reason::Suspending, "the Job is suspended, and its pods have not ended yet")
+fn suspended(conditions: &mut Conditions, facts: &Facts<'_>) {
+    let lifecycle = &facts.live.lifecycle;
+    let (holds, reason, message) = if let Lifecycle::Suspended(suspender) = lifecycle {
+        let (reason, message) = why_suspended(suspender, facts);
+        (true, reason, message)
+    } else if *lifecycle == Lifecycle::Suspending {
+        let message = "the Job is suspended, and its pods have not ended yet";
+        (false, Reason::Suspending, message.to_owned())
     } else {
-        (Reason::NotSuspended, "the Job is not suspended")
+        (false, Reason::NotSuspended, "the Job is not suspended".to_owned())
     };
-    conditions.no(kind::SUSPENDED, reason, message.to_owned());
+    conditions.set(kind::SUSPENDED, holds, reason, message);
 }
 
-/// True where the operator suspended the Job, for `spec.suspend` or because no job needs a pod.
-fn is_suspended_as_asked(facts: &Facts<'_>) -> bool {
-    let job = facts.live.job.as_ref();
-    job.is_some_and(|job| noted_suspension(job).is_some())
-}
-
-/// Reason and message of `Suspended`: who has suspended the Job, and what it waits for.
-fn why_suspended(facts: &Facts<'_>) -> (Reason, String) {
-    let job = facts.live.job.as_ref();
-    if let Some((queue, job)) = job.and_then(|job| Some((queue(job)?, job.uid()?))) {
-        let message = format!(
-            "waits in the queue {queue}; kubectl describe workloads.kueue.x-k8s.io --selector \
-             kueue.x-k8s.io/job-uid={job} shows for what"
-        );
-        return (Reason::InQueue, message);
-    }
-    let (reason, message) = match job.and_then(noted_suspension) {
-        Some(note) if is_idle(note) => (
+/// Reason and message of `Suspended`: which actor has suspended the Job, and what the Job waits for.
+fn why_suspended(suspender: &Suspender, facts: &Facts<'_>) -> (Reason, String) {
+    let (reason, message) = match suspender {
+        Suspender::Queue(queue) => {
+            let job = facts.live.job.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
+            let message = format!(
+                "waits in the queue {queue}; kubectl describe workloads.kueue.x-k8s.io --selector \
+                 kueue.x-k8s.io/job-uid={job} shows for what"
+            );
+            return (Reason::InQueue, message);
+        }
+        Suspender::Idle => (
             Reason::Idle,
             "no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value of \
              the annotation flux-framework.org/resume",
         ),
-        Some(_) => (
+        Suspender::Specification => (
             Reason::SuspendedBySpecification,
             "suspended by the specification; spec.suspend: false resumes it",
         ),
-        None => {
+        Suspender::Other => {
             (Reason::JobSuspended, "a person or a program suspended the Job, and has to resume it")
         }
     };
     (reason, message.to_owned())
 }
 
-fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
-    for (type_, state, reason, other) in [
-        (kind::COMPLETE, State::Complete, Reason::NotComplete, kind::FAILED),
-        (kind::FAILED, State::Failed, Reason::NotFailed, kind::COMPLETE),
+fn ended(conditions: &mut Conditions, facts: &Facts<'_>) {
+    for (type_, complete, reason, other) in [
+        (kind::COMPLETE, true, Reason::NotComplete, kind::FAILED),
+        (kind::FAILED, false, Reason::NotFailed, kind::COMPLETE),
     ] {
-        match &phase.end {
+        match facts.end() {
             None => {
-                conditions.no(
-                    type_,
-                    Reason::NotFinished,
-                    "the MiniCluster has not finished".into(),
-                );
+                let message = "the MiniCluster has not finished".to_owned();
+                conditions.no(type_, Reason::NotFinished, message);
             }
             // The end belongs to the generation that the run was started from, not to a later one.
-            Some(end) if phase.state == state => {
-                let generation = phase::generation(facts);
-                conditions.yes_of(
-                    generation,
-                    type_,
-                    &end.outcome.reason,
-                    end.outcome.message.clone(),
-                );
+            Some(end) if end.complete == complete => {
+                let (generation, outcome) = (facts.generation(), end.outcome.clone());
+                conditions.yes_of(generation, type_, &outcome.reason, outcome.message);
             }
             Some(_) => conditions.no(type_, reason, format!("see the condition {other}")),
         }

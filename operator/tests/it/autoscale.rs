@@ -1,5 +1,4 @@
-//! A size that goes by what the queue needs: an operator, the simulated API server, and a lead that answers over a real
-//! connection.
+//! Autoscaling: an operator, the simulated API server, and a lead that answers over a real connection.
 
 use crate::support::role;
 use crate::support::world::{
@@ -25,22 +24,22 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// From the answer of a lead to the Job that is written: of the two seconds from a job that waits to its pod.
+/// Time from the answer of a lead to the write of the Job.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What the lead answers.
+/// The answers of the lead.
 #[derive(Clone)]
 struct Lead {
     demand: watch::Sender<Option<Demand>>,
     asked: Arc<AtomicUsize>,
 }
 
-/// Answers as the agent does; a lead that knows nothing says so at once.
+/// Answers as the agent does; at once if the demand is unknown.
 async fn demanded(State(lead): State<Lead>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     lead.asked.fetch_add(1, Ordering::SeqCst);
     let Question { seen, .. } = Question::of_query(&query.unwrap()).unwrap();
     let mut demands = lead.demand.subscribe();
-    // The sender is there.
+    // The sender exists.
     let demand = *demands.wait_for(|it| it.is_none() || *it != seen).await.unwrap();
     match demand {
         Some(demand) => (StatusCode::OK, serde_json::to_string(&demand).unwrap()),
@@ -63,7 +62,7 @@ struct Stage {
     operator: JoinSet<()>,
 }
 
-/// An address of this machine that no other lead of these tests has, nor of others that run beside them.
+/// A loopback address that no other lead has, in this process or another.
 fn own_address() -> Ipv4Addr {
     static LEADS: AtomicU8 = AtomicU8::new(1);
     let [.., second, third] = std::process::id().to_be_bytes();
@@ -138,13 +137,13 @@ impl Stage {
             .map(|key| found[key].as_str().unwrap_or_default().to_owned())
     }
 
-    async fn says(&self, reason: &str) {
+    async fn has_reason(&self, reason: &str) {
         until(reason, || self.condition()[1] == reason).await;
     }
 }
 
 #[tokio::test]
-async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_wants() {
+async fn the_size_follows_the_demand_of_the_queue() {
     let stage =
         Stage::new(&json!({ "size": 2, "autoscale": { "minSize": 2, "maxSize": 6 } })).await;
     assert_eq!(
@@ -152,10 +151,10 @@ async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_
         6,
         "all are registered"
     );
-    stage.says("LeadNotAnswering").await;
+    stage.has_reason("LeadNotAnswering").await;
     assert_eq!(stage.size(), 2, "nobody knows");
     stage.lead.wants(1, None);
-    stage.says("DemandKnown").await;
+    stage.has_reason("DemandKnown").await;
     let began = Instant::now();
     stage.lead.wants(5, None);
     stage.has_size(5).await;
@@ -177,12 +176,12 @@ async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_
 }
 
 #[tokio::test]
-async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why() {
+async fn without_an_answer_of_the_lead_the_size_stays() {
     let stage = Stage::new(&json!({ "size": 1, "autoscale": { "maxSize": 4 } })).await;
     stage.lead.wants(3, None);
     stage.has_size(3).await;
     stage.lead.demand.send_replace(None);
-    stage.says("LeadNotAnswering").await;
+    stage.has_reason("LeadNotAnswering").await;
     let [status, _, message] = stage.condition();
     assert_eq!(status, "False");
     let told = "the size stays 3: the lead does not report what its queue needs:";
@@ -192,11 +191,11 @@ async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why()
 }
 
 #[tokio::test]
-async fn another_operator_goes_on_with_the_same_configuration_and_warns_nobody() {
+async fn another_operator_keeps_the_configuration_and_warns_nobody() {
     let mut stage = Stage::new(&json!({ "size": 1, "autoscale": { "maxSize": 4 } })).await;
     stage.lead.wants(3, None);
     stage.has_size(3).await;
-    stage.says("DemandKnown").await;
+    stage.has_reason("DemandKnown").await;
     let asked = stage.lead.asked.load(Ordering::SeqCst);
     let (config, sent) = (agent_config(&stage.server), stage.server.bodies().len());
     stage.operate();
@@ -204,14 +203,14 @@ async fn another_operator_goes_on_with_the_same_configuration_and_warns_nobody()
     assert_eq!(agent_config(&stage.server), config);
     stage.lead.wants(4, None);
     stage.has_size(4).await;
-    stage.says("DemandKnown").await;
+    stage.has_reason("DemandKnown").await;
     let bodies = stage.server.bodies().into_iter().skip(sent);
     let warnings = bodies.filter(|body| body["type"] == "Warning").map(|it| it["note"].clone());
     assert_eq!(warnings.collect::<Vec<_>>(), [json!(null); 0]);
 }
 
 #[tokio::test]
-async fn one_that_no_job_needs_is_suspended_until_its_annotation_is_another() {
+async fn an_idle_minicluster_is_suspended_until_its_annotation_changes() {
     let stage = Stage::new(&json!({
         "size": 1, "interactive": true, "autoscale": { "minSize": 0, "maxSize": 4 },
         "archive": { "path": "/state/archive" },
@@ -222,7 +221,7 @@ async fn one_that_no_job_needs_is_suspended_until_its_annotation_is_another() {
     .await;
     let suspend = || stage.server.get(JOB).unwrap()["spec"]["suspend"].clone();
     stage.lead.wants(0, None);
-    stage.says("DemandKnown").await;
+    stage.has_reason("DemandKnown").await;
     stage.lead.wants(3, Some(3));
     stage.has_size(3).await;
     assert_ne!(suspend(), true, "a job needs pods");

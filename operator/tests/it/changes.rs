@@ -1,4 +1,4 @@
-//! What a change of the specification does to a MiniCluster that runs.
+//! Edits of a MiniCluster that runs.
 
 use crate::support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status, with_sidecar};
 use serde_json::json;
@@ -11,8 +11,7 @@ fn refused(world: &World) -> String {
     fields.strip_suffix("; delete and create the MiniCluster").unwrap().to_owned()
 }
 
-/// Makes of the Job and the agents' configuration what another release of the operator might have
-/// built from the same specification.
+/// Changes the Job and the agents' configuration to those that another release might build.
 fn as_built_by_another_release(world: &World) {
     world.server.change(JOB, |job| {
         let pod = &mut job["spec"]["template"]["spec"];
@@ -28,7 +27,7 @@ fn as_built_by_another_release(world: &World) {
 }
 
 #[tokio::test]
-async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
+async fn deadline_and_backoff_limit_follow_the_specification() {
     let limits = |world: &World| {
         let job = world.server.get(JOB).unwrap();
         (job["spec"]["activeDeadlineSeconds"].clone(), job["spec"]["backoffLimit"].clone())
@@ -49,7 +48,7 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
 }
 
 #[tokio::test]
-async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
+async fn only_agents_with_a_deadline_read_a_new_one() {
     let deadlines = |world: &World| {
         let job = world.server.get(JOB).unwrap();
         let of_job = job["spec"]["activeDeadlineSeconds"].as_i64().unwrap();
@@ -61,7 +60,7 @@ async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(90));
     world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(90), 90 + margin));
-    // Left out it is the default, which such an agent has to read.
+    // Without the field the default applies, which such an agent has to read.
     world.edit(3, |spec| drop(spec.as_object_mut().unwrap().remove("deadlineSeconds")));
     world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(31_500_000), 31_500_000 + margin));
@@ -73,7 +72,7 @@ async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
 }
 
 #[tokio::test]
-async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_refused() {
+async fn after_an_upgrade_only_edited_fields_are_refused() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     world.reconcile().await.unwrap();
     as_built_by_another_release(&world);
@@ -91,7 +90,7 @@ async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_refused() {
 }
 
 #[tokio::test]
-async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
+async fn an_invalid_edit_of_a_run_hides_no_end() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
@@ -111,9 +110,9 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     assert_eq!(writes, [address, services, patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
 }
 
-/// The names of Services are in the specification, and what was made once has those of another one.
+/// The names of the Services of the first specification are not in the present one.
 #[tokio::test]
-async fn no_address_is_left_of_a_sidecar_that_was_taken_out_of_the_specification() {
+async fn a_removed_sidecar_leaves_no_address() {
     let world = World::reconciled(&with_sidecar()).await;
     let services = || world.server.paths("/api/v1/namespaces/work/services");
     assert_eq!(services().len(), 4, "{:?}", services());

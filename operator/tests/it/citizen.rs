@@ -1,4 +1,4 @@
-//! What the operator does to others when something goes wrong: nothing.
+//! Faults of the operator or the API server change no objects of others.
 
 use crate::support::world::{
     CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, control, create, finish, marker, of_the_job,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 #[tokio::test]
-async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well() {
+async fn a_panic_is_reported_and_the_next_reconcile_succeeds() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.reconcile().await.unwrap();
@@ -30,7 +30,7 @@ async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stops_answering_holds_up_a_reconcile_for_a_minute_and_no_longer() {
+async fn an_unresponsive_server_delays_a_reconcile_by_a_minute() {
     let world = World::new(&json!({}));
     world.server.set_outage(Some(Failure::Swallowed));
     let begin = tokio::time::Instant::now();
@@ -51,7 +51,7 @@ fn foreign(kind: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_object_that_somebody_creates_between_read_and_write_is_not_adopted() {
+async fn an_object_created_after_the_read_is_not_adopted() {
     for (path, kind, is_needed) in [
         (SERVICE, "Service", true),
         (CONFIG, "ConfigMap", true),
@@ -69,7 +69,7 @@ async fn an_object_that_somebody_creates_between_read_and_write_is_not_adopted()
 }
 
 #[tokio::test]
-async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
+async fn an_object_replaced_after_the_read_is_read_again() {
     for (path, kind, name) in [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent")]
     {
         let world = World::reconciled(&json!({})).await;
@@ -80,13 +80,13 @@ async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
         world.server.intrude(path, foreign(kind, name));
         assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict", "{path}");
         assert!(world.server.get(path).unwrap()["metadata"]["ownerReferences"].is_null());
-        // It reports nothing that is out of date already.
+        // The status of outdated objects is not written.
         assert_eq!(world.status(), status);
         assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
     }
 }
 
-/// An owner of somebody else keeps an object as long as it lives itself.
+/// A foreign owner keeps an object from the garbage collector.
 #[tokio::test]
 async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
     let world = World::reconciled(&json!({})).await;
@@ -111,7 +111,7 @@ async fn an_owner_that_somebody_adds_stays_whatever_else_is_written() {
 }
 
 #[tokio::test]
-async fn a_job_that_changes_between_read_and_write_is_read_again() {
+async fn a_job_changed_after_the_read_is_read_again() {
     let world = World::reconciled(&json!({ "maxSize": 6 })).await;
     let mut job = world.server.get(JOB).unwrap();
     job["status"] = json!({ "active": 4 });
@@ -133,9 +133,9 @@ async fn the_status_is_not_written_to_a_namesake_created_since() {
     assert!(world.server.get(CLUSTER).unwrap()["status"].is_null());
 }
 
-/// Whoever waits for one of the operator in Go would read what was true once.
+/// A leftover condition of the Go operator would be outdated.
 #[tokio::test]
-async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_changes() {
+async fn conditions_of_another_operator_are_removed_once() {
     let world = World::new(&json!({}));
     let condition = |type_: &str, status: &str| {
         json!({
@@ -162,7 +162,7 @@ async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_
 }
 
 #[tokio::test]
-async fn a_status_is_not_written_over_one_that_another_operator_has_written_since() {
+async fn a_newer_status_of_another_operator_is_not_overwritten() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     let mut newer = world.server.get(CLUSTER).unwrap();
@@ -232,7 +232,7 @@ async fn another_specification_runs_with_another_key_in_another_secret() {
 }
 
 #[tokio::test]
-async fn a_secret_whose_job_could_not_be_created_is_used_by_the_next_attempt() {
+async fn the_next_attempt_uses_the_secret_of_a_failed_one() {
     let world = World::new(&json!({}));
     world.server.refuse(JOB, 403, "exceeded quota");
     world.reconcile().await.unwrap_err();
@@ -244,8 +244,7 @@ async fn a_secret_whose_job_could_not_be_created_is_used_by_the_next_attempt() {
     assert_eq!((world.server.get(&paths[0]), &mounted(&world)), (secret, &paths[0]));
 }
 
-/// What the operator in Go makes of the MiniCluster, in its order: `ensureMiniCluster` in
-/// `controllers/flux/minicluster.go` of that operator.
+/// The objects that the Go operator creates, in its order (`ensureMiniCluster` in `controllers/flux/minicluster.go`).
 fn of_the_operator_in_go(world: &World) -> [(&'static str, Value); 3] {
     let uid = world.server.get(CLUSTER).unwrap()["metadata"]["uid"].clone();
     let object = |version: &str, kind: &str, name: &str, spec: Value| {
@@ -268,7 +267,7 @@ fn of_the_operator_in_go(world: &World) -> [(&'static str, Value); 3] {
 const ENTRYPOINT: &str = "/api/v1/namespaces/work/configmaps/hello-entrypoint";
 
 #[tokio::test]
-async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_the_record_of_its_run_alone() {
+async fn a_job_of_the_go_operator_gets_only_a_record() {
     let world = World::new(&json!({}));
     for (path, object) in of_the_operator_in_go(&world) {
         world.server.put(path, object);
@@ -282,9 +281,9 @@ async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_the_record_of
     assert_eq!(world.condition("Failed").1, "EndNotSeen");
 }
 
-/// Its pods have no label by which this operator watches.
+/// Its pods lack the label that the watch selects by.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_the_operator_in_go_has_started_is_seen_to_run() {
+async fn a_run_of_the_go_operator_is_reported_as_running() {
     let world = World::new(&json!({}));
     for (path, object) in of_the_operator_in_go(&world) {
         world.server.put(path, object);
@@ -302,10 +301,10 @@ async fn a_run_that_the_operator_in_go_has_started_is_seen_to_run() {
     assert_eq!(world.condition("Ready").0, "True");
 }
 
-/// Whoever is first with the Job has it. The Service has the same name and purpose for both operators, and its owner
-/// is the MiniCluster.
+/// The operator that creates the Job first has the run. Both operators use a Service of the same name, whose owner is
+/// the MiniCluster.
 #[tokio::test]
-async fn of_what_the_operator_in_go_has_made_before_its_job_the_service_is_taken_over() {
+async fn the_service_of_the_go_operator_is_taken_over() {
     let world = World::new(&json!({}));
     let [(_, scripts), (_, service), _] = of_the_operator_in_go(&world);
     world.server.put(ENTRYPOINT, scripts);

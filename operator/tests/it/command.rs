@@ -27,7 +27,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
+fn validate_reports_every_fault_by_text_and_exit_code() {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in [
         ("a.yaml", VALID.replace("containers", "size: 0\n  containers")),
@@ -59,9 +59,9 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
     assert_eq!(validate(&[], "").0, 2);
 }
 
-/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test it command`.
+/// `UPDATE_EXPECT=1 cargo test -p flux-operator --test it command` writes the file.
 #[test]
-fn the_file_in_deploy_is_the_definition_that_the_command_prints() {
+fn the_command_prints_the_definition_in_deploy() {
     let printed = text(&operator(&["crd"], Path::new("."), "").stdout);
     let definition: CustomResourceDefinition = serde_saphyr::from_str(&printed).unwrap();
     assert_eq!(definition, flux_api::crd::definition::definition().unwrap());

@@ -42,7 +42,7 @@ fn members(world: &World, kind: (&str, &str, &str)) -> Value {
 }
 
 #[tokio::test]
-async fn pods_join_the_pod_group_of_their_scheduler_before_there_are_any() {
+async fn the_pod_group_of_the_scheduler_exists_before_its_pods() {
     let packer = json!({ "minSize": 3, "pod": { "schedulerName": "packer" } });
     let volcano = json!({ "minSize": 3, "pod": { "overlay": { "schedulerName": "volcano" } } });
     for (served, kind, scheduler, with) in [
@@ -87,7 +87,7 @@ async fn members_follow_the_size_unless_the_smallest_one_is_given() {
 }
 
 #[tokio::test]
-async fn a_job_keeps_the_pod_group_that_it_was_made_with() {
+async fn a_job_keeps_the_pod_group_of_its_creation() {
     let world = gang(&json!({}));
     world.server.serve_kinds(&[VOLCANO]);
     world.reconcile().await.unwrap();
@@ -138,7 +138,7 @@ async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
 }
 
 #[tokio::test]
-async fn pods_join_the_pod_group_of_kubernetes_before_there_are_any() {
+async fn the_native_pod_group_exists_before_its_pods() {
     for (served, kind) in [
         (&[COSCHEDULING, VOLCANO, ALPHA, NATIVE][..], NATIVE),
         (&[COSCHEDULING, VOLCANO, ALPHA], ALPHA),
@@ -166,7 +166,7 @@ async fn pods_join_the_pod_group_of_kubernetes_before_there_are_any() {
 }
 
 #[tokio::test]
-async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
+async fn auto_takes_the_first_kind_of_pod_group_served() {
     let volcano = json!({ "pod": { "schedulerName": "volcano" } });
     for (with, served, taken) in [
         (json!({}), &[COSCHEDULING, VOLCANO, NATIVE][..], Some(NATIVE)),
@@ -190,7 +190,7 @@ async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
         assert_eq!(told("spec.scheduling.gang"), taken.is_none(), "{message}");
         assert_eq!(told("spec.scheduling.topology"), taken != Some(NATIVE), "{message}");
         assert_eq!(reason == "FieldsNotActedOn", taken != Some(NATIVE), "{message}");
-        // What the cluster gets later is for the next Job.
+        // PodGroups that are served later concern only the next Job.
         world.server.serve_kinds(&[COSCHEDULING, VOLCANO, NATIVE]);
         let world = world.with_another_operator();
         let writes = world.writes().await;
@@ -200,7 +200,7 @@ async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
 }
 
 #[tokio::test]
-async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
+async fn members_of_the_native_pod_group_follow_the_size() {
     for (kind, followed) in [(NATIVE, 6), (ALPHA, 4)] {
         let world = scheduled(&json!({ "gang": "Auto" }), &json!({ "maxSize": 8 }));
         world.server.serve_kinds(&[kind]);
@@ -209,7 +209,7 @@ async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
         let writes = world.writes().await;
         assert_eq!(writes.contains(&patch(&group(kind))), followed == 6, "{writes:?}");
         assert_eq!(members(&world, kind), followed);
-        // One that somebody has deleted is made again with what is asked for now.
+        // A deleted PodGroup is created again with the present size.
         world.server.remove(&group(kind));
         world.reconcile().await.unwrap();
         assert_eq!(members(&world, kind), 6);
@@ -217,7 +217,7 @@ async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
 }
 
 #[tokio::test]
-async fn a_topology_that_the_api_server_leaves_out_is_told_and_not_asked_for_again() {
+async fn a_dropped_topology_is_reported_and_not_requested_again() {
     let scheduling = json!({ "gang": "Native", "topology": "example.com/rack" });
     let world = scheduled(&scheduling, &json!({ "maxSize": 8 }));
     world.server.serve_kinds(&[NATIVE]);

@@ -1,4 +1,4 @@
-//! Runs that end while containers that others have put into the pods go on.
+//! Runs that end while containers that others have added to the pods run on.
 
 use crate::support::world::{JOB, World, container, of_the_job, patch, put_pods};
 use flux_api::crd::State;
@@ -27,7 +27,7 @@ async fn ended(code: i32, seconds: i64) -> World {
 }
 
 #[tokio::test]
-async fn pods_that_others_hold_are_ended_when_their_grace_period_is_over() {
+async fn pods_held_by_others_end_after_their_grace_period() {
     for (code, state) in [(0, State::Complete), (7, State::Failed)] {
         let world = ended(code, 5).await;
         assert_eq!((world.status().state, world.status().exit_code), (Some(state), Some(code)));
@@ -53,7 +53,7 @@ async fn pods_that_others_hold_are_ended_when_their_grace_period_is_over() {
 }
 
 #[tokio::test]
-async fn a_lead_that_may_be_replaced_has_not_ended_its_run() {
+async fn a_lead_that_may_be_replaced_ends_no_run() {
     let world = ended(137, 5).await;
     assert_eq!(world.status().state, Some(State::Ending));
     let (_, _, message) = world.condition("Progressing");

@@ -1,5 +1,4 @@
-//! How the agent and the view come into the pods: what is asked of the cluster, what is built in either
-//! way, and what the status reports.
+//! How the agent and the view come into the pods: the requests, the built pods, and the status.
 
 use crate::support::world::{CONFIG, JOB, World};
 use flux_api::crd::{InstallMethod, Installed};
@@ -33,14 +32,14 @@ fn reported(world: &World) -> (InstallMethod, String) {
     (method, reason)
 }
 
-/// Containers that copy something, of the Job there is.
+/// Number of init containers in the Job: those that copy.
 fn copying(world: &World) -> usize {
     let job = world.server.get(JOB).unwrap();
     job["spec"]["template"]["spec"]["initContainers"].as_array().map_or(0, Vec::len)
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
+async fn server_and_nodes_decide_the_install_method() {
     let old = vec![node("old", "v1.36.3", "containerd://1.7.28")];
     let (mounted, copied) = (InstallMethod::Image, InstallMethod::Copy);
     let new = Some("v1.36.3");
@@ -73,7 +72,7 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_nodes_are_asked_when_a_job_is_to_be_created_and_the_answer_is_kept_for_five_minutes() {
+async fn nodes_are_read_for_new_jobs_every_five_minutes() {
     let world = world_of(&json!({}), Some("v1.36.3"), Some(good_nodes(4999)));
     for (minutes, pages) in [(0, 50), (4, 50), (2, 100)] {
         tokio::time::sleep(Duration::from_mins(minutes)).await;
@@ -117,9 +116,9 @@ async fn a_node_that_no_pod_gets_to_does_not_decide() {
     }
 }
 
-/// An API server with a feature switched off makes the Job without its fields, and says nothing.
+/// An API server with a disabled feature drops its fields without an error.
 #[tokio::test(start_paused = true)]
-async fn what_the_server_has_left_out_of_the_job_is_named() {
+async fn fields_that_the_server_drops_are_named() {
     let spec = json!({
         "flux": { "container": { "install": "Image" } },
         "pod": { "resources": { "memory": "1Gi" } },
@@ -138,9 +137,9 @@ async fn what_the_server_has_left_out_of_the_job_is_named() {
     assert!(message.contains("spec.pod.resources") && message.contains("ImageVolume"), "{message}");
 }
 
-/// Nodes may be replaced, and so may the operator: a Job's pod template stays what it is.
+/// A Job's pod template cannot change, even if nodes and operator are replaced.
 #[tokio::test(start_paused = true)]
-async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
+async fn a_job_keeps_its_install_method_when_the_nodes_change() {
     let world = world_of(&json!({}), Some("v1.36.3"), None);
     world.reconcile().await.unwrap();
     let before = reported(&world);
@@ -160,7 +159,7 @@ async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configuration_that_somebody_has_deleted_is_made_anew_for_the_pods_there_are() {
+async fn a_deleted_configuration_is_created_again_for_the_same_pods() {
     let world = world_of(&json!({}), Some("v1.36.3"), Some(good_nodes(1)));
     world.reconcile().await.unwrap();
     let config = world.server.get(CONFIG).unwrap();

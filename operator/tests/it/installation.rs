@@ -1,5 +1,5 @@
-//! What `deploy/` installs. That it is what the chart says is checked by `cargo verify`, which has helm; that its Roles
-//! cover every request of the operator by the API server of the other tests (`support/role.rs`).
+//! Checks the files in `deploy/`. `cargo verify` checks with helm that they are those of the chart; the simulated API
+//! server of the other tests checks that the Roles allow every request (`support/role.rs`).
 
 use clap::CommandFactory as _;
 use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const EVERYWHERE: &str = "operator.yaml";
 const ONE_NAMESPACE: &str = "one-namespace/operator.yaml";
 const CLUSTER_ROLE: &str = "flux-minicluster-operator";
-/// What the other operator of this name has outside of namespaces.
+/// The objects of the other operator of this name that are in no namespace.
 const ANOTHER: &str = "../e2e/tests/own_clusters/another_flux_operator.yaml";
 
 fn objects(file: &str) -> Vec<Value> {
@@ -65,7 +65,7 @@ fn flags() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn an_installed_operator_has_the_images_and_settings_of_one_without_flags() {
+fn the_chart_installs_the_default_images_and_settings() {
     let installed = &deployment(EVERYWHERE)["template"]["spec"]["containers"][0];
     assert_eq!(installed["image"], OPERATOR_IMAGE);
     assert_eq!(installed["args"], json!(["run", "--leader-elect=true"]));
@@ -81,7 +81,7 @@ fn an_installed_operator_has_the_images_and_settings_of_one_without_flags() {
 }
 
 #[test]
-fn the_chart_sets_every_flag_that_does_not_belong_to_the_deployment_itself() {
+fn the_chart_sets_every_flag_of_a_user() {
     let template = read_to_string(in_repository("deploy/chart/templates/deployment.yaml")).unwrap();
     let own = ["HOSTNAME", "LEADER_ELECT", "LEASE_NAMESPACE", "METRICS_BIND", "HEALTH_BIND"];
     for variable in flags().into_keys() {
@@ -92,7 +92,7 @@ fn the_chart_sets_every_flag_that_does_not_belong_to_the_deployment_itself() {
 }
 
 #[test]
-fn an_operator_for_one_namespace_comes_with_nothing_outside_it_and_follows_it() {
+fn an_operator_for_one_namespace_stays_inside_it() {
     for object in objects(ONE_NAMESPACE) {
         let kind = object["kind"].as_str().unwrap();
         assert!(!kind.starts_with("Cluster") && kind != "Namespace", "{object}");
@@ -104,7 +104,7 @@ fn an_operator_for_one_namespace_comes_with_nothing_outside_it_and_follows_it() 
 }
 
 #[test]
-fn no_object_outside_of_namespaces_has_a_name_of_another_flux_operator() {
+fn no_cluster_object_has_a_name_of_another_flux_operator() {
     let name =
         |object: &Value| [object["kind"].to_string(), object["metadata"]["name"].to_string()];
     let another: Vec<_> =
@@ -117,7 +117,7 @@ fn no_object_outside_of_namespaces_has_a_name_of_another_flux_operator() {
 }
 
 #[test]
-fn an_operator_for_one_namespace_may_do_there_what_the_other_may_do_everywhere() {
+fn the_role_has_the_rules_of_the_cluster_role() {
     let mut everywhere = rules(EVERYWHERE, "ClusterRole", CLUSTER_ROLE);
     // Nodes are in no namespace.
     everywhere.retain(|rule| resources(rule) != ["nodes"]);
@@ -127,7 +127,7 @@ fn an_operator_for_one_namespace_may_do_there_what_the_other_may_do_everywhere()
 }
 
 #[test]
-fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
+fn the_operator_cannot_read_secrets_or_delete_foreign_kinds() {
     for rule in &rules(EVERYWHERE, "ClusterRole", CLUSTER_ROLE) {
         let resources = resources(rule);
         assert!(!rule.verbs.iter().any(|verb| verb == "*"), "{resources:?}");
@@ -185,7 +185,7 @@ fn selectors_fit_the_pods_and_the_monitor_finds_the_metrics() {
 }
 
 #[test]
-fn every_file_of_a_kustomization_is_there_and_the_definition_is_not_deleted_with_the_operator() {
+fn kustomizations_name_existing_files_and_not_the_definition() {
     let directories = ["", "one-namespace"].map(PathBuf::from).into_iter();
     let components = ["network-policy", "pod-disruption-budget", "service-monitor"];
     let components = components.map(|name| Path::new("components").join(name));
@@ -202,8 +202,7 @@ fn every_file_of_a_kustomization_is_there_and_the_definition_is_not_deleted_with
 /// API group, resource, verbs.
 type Right = (String, String, Vec<String>);
 
-/// The rows of the page's tables of rights. Theirs are the only tables with four columns and code in the
-/// second and third.
+/// The rows of the page's tables of rights: the only tables with four columns and code in the second and third.
 fn listed(page: &str) -> BTreeSet<Right> {
     let rows = page.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').collect();
@@ -219,7 +218,7 @@ fn listed(page: &str) -> BTreeSet<Right> {
     rows.collect()
 }
 
-/// What the installed roles give to the operator and to people.
+/// The rights in the installed roles, of the operator and of users.
 fn given() -> BTreeSet<Right> {
     let rules = objects(EVERYWHERE).into_iter().filter_map(|object| {
         serde_json::from_value::<Vec<PolicyRule>>(object["rules"].clone()).ok()
@@ -235,7 +234,7 @@ fn given() -> BTreeSet<Right> {
 }
 
 #[test]
-fn every_right_is_on_the_page_about_security_with_a_reason() {
+fn every_right_has_a_reason_in_the_security_page() {
     let page = read_to_string(in_repository("docs/security.md")).unwrap();
     let (listed, given) = (listed(&page), given());
     assert!(given.len() > 10, "{given:?}");

@@ -1,5 +1,4 @@
-//! Who acts: several candidates for one Lease, and an API server that fails them. Time is paused: the
-//! runtime advances it when nobody has anything to do.
+//! Leader election: several candidates for one Lease, and faults of the API server, in paused time.
 
 use crate::support::role;
 use flux_operator::leader::{Candidate, DURATION, RENEW_DEADLINE, RETRY_PERIOD};
@@ -41,7 +40,7 @@ fn holder(server: &Server) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_nobodys_is_ours_at_once_and_stays_so() {
+async fn a_free_lease_is_taken_at_once_and_kept() {
     let server = role::server();
     let mut one = candidate(&server, "one");
     let begin = Instant::now();
@@ -54,7 +53,7 @@ async fn a_lease_that_is_nobodys_is_ours_at_once_and_stays_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_it_gives_back() {
+async fn a_stand_by_takes_over_when_the_holder_releases() {
     let server = role::server();
     let (mut one, mut two) = (candidate(&server, "one"), candidate(&server, "two"));
     one.gain(|| {}).await;
@@ -74,7 +73,7 @@ async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_cannot_renew_stops_before_another_can_take_the_lease() {
+async fn a_holder_that_cannot_renew_stops_in_time() {
     for outage in [Failure::Swallowed, Failure::Refused(500), Failure::Refused(403)] {
         let server = role::server();
         let way = server.another_connection();
@@ -132,10 +131,10 @@ async fn of_two_that_see_a_lease_expire_one_takes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_written_since_it_was_read_is_not_taken() {
+async fn a_lease_changed_after_the_read_is_not_taken() {
     let server = role::server();
     server.put(LEASE, held_by(""));
-    // Right after we have read that it is nobody's, another takes it.
+    // Another candidate takes the free Lease right after it was read.
     server.intrude(LEASE, held_by("other"));
     let mut one = candidate(&server, "one");
     assert!(timeout(RETRY_PERIOD / 2, one.gain(|| {})).await.is_err());
@@ -165,7 +164,7 @@ async fn work_under_way_is_dropped_when_the_lease_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stand_by_is_ready_once_it_could_read_the_lease() {
+async fn a_stand_by_is_ready_after_reading_the_lease() {
     let server = role::server();
     candidate(&server, "one").gain(|| {}).await;
     let ready = std::sync::atomic::AtomicBool::new(false);

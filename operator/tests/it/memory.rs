@@ -1,4 +1,4 @@
-//! What the operator does with what its watches have brought, when that is out of date.
+//! The operator with outdated objects in the stores of its watches.
 
 use crate::support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, patch};
 use flux_operator::controller::{Scope, run};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What is awaited comes long before.
+/// Longest time for one test.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Watches of the controller: `MiniClusters`, Jobs, Services, `ConfigMaps`, services pods and leads.
 const WATCHES: usize = 6;
 
-/// Runs the controller until `seen` says yes, and lets it end what it does. Its watches bring no news of the kinds in
-/// `held`. The MiniCluster comes when all of them have begun: it meets what they have brought.
+/// Runs the controller until `seen` is true, then stops it. Its watches deliver no changes of the kinds in `held`. The
+/// MiniCluster is created after all watches have begun.
 async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool) {
     let cluster = world.server.get(CLUSTER).unwrap();
     world.server.remove(CLUSTER);
@@ -23,7 +23,7 @@ async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool
     let (stop, stopped) = oneshot::channel::<()>();
     let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
     let shutdown = async {
-        // A test that failed has dropped the other end: then it ends as well.
+        // A failed test drops the sender, which also ends this.
         let _ = stopped.await;
     };
     let controller = tokio::spawn(run(Arc::clone(&world.context), scope, || {}, shutdown));
@@ -60,9 +60,9 @@ async fn no_run_begins_on_what_a_watch_has_brought() {
     assert_eq!(world.server.requests(&create(JOB)), 0, "{:?}", world.writes_so_far());
 }
 
-/// No generation counts labels, and a suspended MiniCluster is not looked at from time to time.
+/// Labels do not change the generation, and a suspended MiniCluster is not polled.
 #[tokio::test]
-async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
+async fn a_changed_queue_label_is_seen_at_once() {
     let world = World::reconciled(&json!({ "suspend": true })).await;
     world.server.writes();
     let changed = Cell::new(false);
@@ -79,7 +79,7 @@ async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
 }
 
 #[tokio::test]
-async fn a_write_that_meets_another_version_is_decided_again_after_a_second() {
+async fn a_write_conflict_is_decided_again_after_a_second() {
     let world = World::reconciled(&json!({})).await;
     world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
     let changed = world.server.get(SERVICE).unwrap();

@@ -5,7 +5,7 @@ use flux_contract::Exit;
 use flux_operator::cli::Cli;
 use flux_testkit::repository::{in_repository, sources};
 
-/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test it pages`.
+/// `UPDATE_EXPECT=1 cargo test -p flux-operator --test it pages` writes the table.
 #[test]
 fn the_page_lists_the_flags_of_the_operator() {
     let page = std::fs::read_to_string(in_repository("docs/operations.md")).unwrap();
@@ -71,7 +71,7 @@ fn every_exit_code_of_the_agent_is_on_the_pages() {
     for exit in Exit::ALL {
         let row = format!("| {} | {} |", exit.code(), exit.reason());
         assert!(agent.contains(&row), "docs/agent.md has no row {row}");
-        // No container ends with this one: it is of a subcommand that a person calls.
+        // No container ends with this code: a person calls its subcommand.
         let is_of_a_run = exit != Exit::Answer;
         let names = troubleshooting.contains(&format!("`{}`", exit.reason()));
         assert!(!is_of_a_run || names, "docs/troubleshooting.md lacks {}", exit.reason());

@@ -1,10 +1,10 @@
-//! How long a MiniCluster may take to start, is suspended, and stays when it has finished.
+//! MiniClusters that wait in a queue, have finished, or whose namespace is deleted.
 
 use crate::support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, patch, status};
 use serde_json::json;
 use std::time::Duration;
 
-/// Where everything lies.
+/// The namespace of all objects.
 const NAMESPACE: &str = "/api/v1/namespaces/work";
 
 fn delete(path: &str) -> String {
@@ -37,7 +37,7 @@ async fn a_finished_mini_cluster_stays_for_its_time_to_live() {
 }
 
 #[tokio::test]
-async fn a_mini_cluster_whose_namespace_is_deleted_does_not_hold_it_up() {
+async fn a_minicluster_does_not_delay_the_deletion_of_its_namespace() {
     let world = World::reconciled(&json!({})).await;
     world.server.change(JOB, |job| {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 3, "failed": 1 });
@@ -53,7 +53,7 @@ async fn a_mini_cluster_whose_namespace_is_deleted_does_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn what_waits_in_a_queue_is_a_job_with_the_labels_of_the_queue() {
+async fn a_job_in_a_queue_has_the_labels_of_it() {
     let world = World::new(&json!({}));
     let queue = json!({ "kueue.x-k8s.io/queue-name": "team", "other": "label" });
     let annotations = json!({ "provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60", "other": "1" });

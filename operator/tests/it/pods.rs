@@ -1,4 +1,4 @@
-//! The pods beside the Job's template, and what they wait for.
+//! Reports about the pods of a run: leads, workers and the pod of `spec.services`.
 
 use crate::support::world::{JOB, World, container, finish, of_the_job, put_pods, ready};
 use kube::runtime::controller::Action;
@@ -58,7 +58,7 @@ async fn the_worker_that_failed_is_found_among_the_pods() {
 }
 
 #[tokio::test]
-async fn a_worker_without_a_node_is_reported_and_looked_at_again_until_all_are_ready() {
+async fn a_worker_without_a_node_is_reported_until_ready() {
     let world = World::reconciled(&json!({})).await;
     let full = "0/1 nodes are available: 1 Insufficient cpu.";
     let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);
@@ -75,7 +75,7 @@ async fn a_worker_without_a_node_is_reported_and_looked_at_again_until_all_are_r
 }
 
 #[tokio::test]
-async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_goes_again() {
+async fn refused_pods_are_a_condition_until_they_are_created() {
     let world = World::reconciled(&json!({})).await;
     let started = |active: i32| json!({ "startTime": "2026-01-01T00:00:00Z", "active": active });
     world.server.change(JOB, |job| job["status"] = started(0));
@@ -103,7 +103,7 @@ async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_g
 }
 
 #[tokio::test]
-async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited() {
+async fn a_services_pod_that_does_not_start_is_named() {
     let services = json!([{ "image": "registry", "name": "registry" }]);
     let world = World::reconciled(&json!({ "services": services })).await;
     world.reconcile().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited()
 }
 
 #[tokio::test]
-async fn a_lead_is_found_among_pods_of_others_with_its_labels() {
+async fn a_lead_is_found_among_foreign_pods_with_its_labels() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     for number in 0..50 {

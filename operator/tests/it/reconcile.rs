@@ -10,12 +10,12 @@ use flux_testkit::samples::CERTIFICATE;
 use serde_json::json;
 
 #[tokio::test]
-async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_nothing() {
+async fn the_first_reconcile_writes_all_and_the_second_nothing() {
     let world = World::new(&json!({}));
     let writes = world.writes().await;
     assert_eq!(writes[..2], [create(SERVICE), create(&format!("{SERVICE}-lead"))]);
     let secrets = format!("POST {SECRETS}");
-    // The last before the status records the run, which lets the pods of the Job start.
+    // The last write before the status is the record, which lets the pods of the Job start.
     assert_eq!(writes[2..], [secrets, create(CONFIG), create(JOB), patch(CONFIG), status()]);
     assert_eq!(world.status().state, Some(State::Pending));
     let config = world.server.get(CONFIG).unwrap();
@@ -77,7 +77,7 @@ async fn an_end_is_counted_once_whichever_operator_looks() {
 }
 
 #[tokio::test]
-async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
+async fn the_end_is_recorded_again_in_a_new_config_map() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.reconcile().await.unwrap();
@@ -98,7 +98,7 @@ fn gate(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn a_run_whose_job_is_gone_without_an_end_has_failed_and_is_not_run_again() {
+async fn a_run_without_job_and_end_has_failed_for_good() {
     let world = World::reconciled(&json!({})).await;
     assert!(gate(&world), "its pods may start");
     world.server.remove(JOB);
@@ -118,7 +118,7 @@ async fn a_run_whose_job_is_gone_without_an_end_has_failed_and_is_not_run_again(
 }
 
 #[tokio::test]
-async fn the_pods_of_a_job_wait_until_its_run_is_recorded_by_whichever_operator() {
+async fn the_pods_of_a_job_wait_for_its_record() {
     let world = World::reconciled(&json!({})).await;
     // The operator has ended between its last two writes.
     let crash = |world: &World| {
@@ -140,7 +140,7 @@ async fn the_pods_of_a_job_wait_until_its_run_is_recorded_by_whichever_operator(
 }
 
 #[tokio::test]
-async fn a_job_that_is_suspended_has_begun_nothing_and_is_made_again() {
+async fn a_deleted_suspended_job_is_created_again() {
     let world = World::reconciled(&json!({ "suspend": true })).await;
     assert!(!gate(&world));
     world.server.remove(JOB);
@@ -166,7 +166,7 @@ async fn an_event_that_cannot_be_written_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_field_of_the_overlay_that_the_api_server_does_not_know_is_named() {
+async fn an_unknown_field_of_the_overlay_is_named() {
     let world = World::new(&json!({ "pod": { "overlay": { "hostUsers": true } } }));
     let unknown = "unknown field \"spec.template.spec.hostUsers\"";
     world.server.refuse(JOB, 400, &format!("strict decoding error: {unknown}"));
@@ -192,7 +192,7 @@ async fn an_unreadable_specification_is_refused_like_any_other() {
     }
 }
 
-/// The fields are those of the definition, so that a new one cannot be forgotten.
+/// The fields come from the definition, so that the test has every new field.
 #[tokio::test]
 async fn each_field_of_the_status_gets_a_value() {
     let world = World::reconciled(&json!({})).await;

@@ -1,5 +1,4 @@
-//! How often a worker is replaced that is killed again and again: by the Job's own rules, in the simulation of the
-//! Job controller, whose pauses would take a quarter of an hour.
+//! Replaced pods: the simulated Job controller replaces pods by the Job's rules, whose pauses take a quarter of an hour.
 
 use crate::support::world::{JOB, PODS, World};
 use flux_api::crd::State;
@@ -14,7 +13,7 @@ use tokio::time::Instant;
 /// Longer than the longest pause.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// Lets Job controller and node act each second until `look` has what it looks for, and the operator after that.
+/// Lets Job controller and node act each second until `look` returns a value; then lets the operator reconcile.
 async fn until<T>(kubernetes: &mut Kubernetes, world: &World, look: impl Fn() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -52,7 +51,7 @@ fn ready(world: &World, index: u64) -> Option<String> {
     world.server.with(|memory| memory.store.select(PODS, is_ready).pop()).map(|(path, _)| path)
 }
 
-/// Has the kubelet refuse the next pod of this index.
+/// Lets the kubelet refuse the next pod of this index.
 async fn refuse(kubernetes: &mut Kubernetes, world: &World, index: u64) {
     let starts = |pod: &Value| {
         let has_node = !pod["spec"]["nodeName"].is_null();
@@ -65,7 +64,7 @@ async fn refuse(kubernetes: &mut Kubernetes, world: &World, index: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_runs_when_the_first_pods_of_its_lead_were_never_started() {
+async fn a_command_runs_after_leads_that_were_never_started() {
     let world = World::reconciled(&json!({ "size": 2 })).await;
     let mut kubernetes = Kubernetes::default();
     for _ in 0..2 {
@@ -82,7 +81,7 @@ async fn a_command_runs_when_the_first_pods_of_its_lead_were_never_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_pods_are_refused_again_and_again_fails_with_the_cause() {
+async fn a_run_whose_pods_stay_refused_fails_with_the_cause() {
     for index in 0..2 {
         let world = World::reconciled(&json!({ "size": 2 })).await;
         let mut kubernetes = Kubernetes::default();
@@ -99,10 +98,10 @@ async fn a_run_whose_pods_are_refused_again_and_again_fails_with_the_cause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_job_fails() {
+async fn a_killed_worker_is_replaced_six_times() {
     let world = World::reconciled(&json!({ "size": 3 })).await;
     let mut kubernetes = Kubernetes::default();
-    // Who is killed once is not who fails the Job.
+    // A worker that is killed once does not fail the Job.
     kill(&mut kubernetes, &world, 2, "Error").await;
     let mut kills = Vec::new();
     for _ in 0..7 {

@@ -1,4 +1,4 @@
-//! Names that several may want: the headless Service of a group of MiniClusters, and the short names of sidecars.
+//! Names that several MiniClusters may use: that of a shared headless Service, and the aliases of sidecars.
 
 use crate::support::world::{CLUSTER, JOB, World, finish, marker, with_sidecar};
 use flux_operator::controller::{Error, reconcile_one};
@@ -39,7 +39,7 @@ fn owners(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn mini_clusters_of_one_headless_name_share_the_service_until_the_last_is_gone() {
+async fn miniclusters_of_one_headless_name_share_its_service() {
     let world = two();
     world.reconcile().await.unwrap();
     reconcile_other(&world).await.unwrap();
@@ -51,7 +51,7 @@ async fn mini_clusters_of_one_headless_name_share_the_service_until_the_last_is_
         assert_eq!(template["spec"]["subdomain"], "team");
         assert_eq!(template["metadata"]["labels"]["flux-framework.org/headless-name"], "team");
     }
-    // What one asks for is no reason to change what another uses.
+    // An edit of one MiniCluster does not change the Service that another uses.
     world.edit(2, |spec| spec["flux"] = json!({ "minimalService": true }));
     world.reconcile().await.unwrap();
     reconcile_other(&world).await.unwrap();
@@ -66,7 +66,7 @@ async fn mini_clusters_of_one_headless_name_share_the_service_until_the_last_is_
 }
 
 #[tokio::test]
-async fn one_that_comes_between_read_and_write_is_joined_at_the_next_attempt_without_a_word() {
+async fn a_shared_service_created_after_the_read_is_joined_later() {
     let world = two();
     reconcile_other(&world).await.unwrap();
     let shared = world.server.get(TEAM).unwrap();
@@ -79,7 +79,7 @@ async fn one_that_comes_between_read_and_write_is_joined_at_the_next_attempt_wit
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_shared_keeps_its_owner_and_the_field_is_named() {
+async fn a_service_that_is_not_shared_keeps_its_owner() {
     let of_one = json!([{
         "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "team", "uid": "team-uid",
         "controller": true,
@@ -108,7 +108,7 @@ async fn a_service_that_is_not_shared_keeps_its_owner_and_the_field_is_named() {
 }
 
 #[tokio::test]
-async fn a_short_service_that_is_refused_is_a_remark_and_is_tried_again() {
+async fn a_refused_alias_is_reported_and_tried_again() {
     let world = World::new(&with_sidecar());
     world.server.refuse(WEB, 403, "exceeded quota: count/services");
     world.reconcile().await.unwrap();
@@ -122,9 +122,9 @@ async fn a_short_service_that_is_refused_is_a_remark_and_is_tried_again() {
     assert_eq!(world.condition("Accepted").1, "Accepted");
 }
 
-/// `kubectl apply` of a Service of that name finds the operator's, and changes it.
+/// `kubectl apply` of a Service with that name changes the operator's Service.
 #[tokio::test]
-async fn a_short_service_that_somebody_has_changed_is_theirs_from_then_on() {
+async fn an_alias_changed_by_others_is_disowned() {
     let theirs =
         json!({ "selector": { "app": "theirs" }, "ports": [{ "port": 8080, "targetPort": 8080 }] });
     for when in ["while it runs", "at its end"] {

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The stages, in their order.
 const STAGES: [&str; 6] = ["observe", "decide", "apply", "status", "report", "reconcile"];
 
-/// What all stages may import, and which imports none of them.
+/// Modules that all stages may import, and that import no stage.
 const SHARED: [&str; 6] = ["error", "failures", "guard", "job_ext", "pod_ext", "run_record"];
 
 /// The modules of the controller that `text` names, its tests left out. `at_top`: `text` is a file beside them.

@@ -1,5 +1,4 @@
-//! What the API server pays for MiniClusters that wait: requests at rest, counted over the time of the tests, which goes
-//! on when nobody has anything to do.
+//! Requests to the API server for MiniClusters that wait, counted in paused time.
 
 use crate::support::role;
 use crate::support::world::{PODS, control, new_operator, ready};
@@ -17,23 +16,23 @@ use tokio::time::sleep;
 const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
 const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
 
-/// How many MiniClusters wait: as many as a test has time for.
+/// Number of MiniClusters that wait.
 const CROWD: usize = 100;
-/// Requests in any second, however many wait.
+/// Most requests in a second, however many wait.
 const PEAK: usize = 5;
-/// Requests in a second of a thousand that wait.
+/// Most requests per second on average, of a thousand that wait.
 const BUDGET: usize = 5;
-/// After this nothing is asked for more often than it ever will be.
+/// Time until the pauses between checks have their full length.
 const CALM: Duration = Duration::from_mins(7);
-/// How long the requests are counted: two of the longest pauses.
+/// Time in which requests are counted: two of the longest pauses.
 const MEASURED: Duration = Duration::from_mins(10);
-/// When a Job begins nobody asks why its pods do not start.
+/// Time after the start of a Job in which its pods are not checked.
 const START: Duration = Duration::from_secs(6);
-/// Who is alone has been heard, and has written, long before.
+/// Time in which a single MiniCluster is read and written.
 const SOON: Duration = Duration::from_secs(2);
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu.";
 
-/// An operator, and MiniClusters that it has made Jobs for.
+/// An operator, and MiniClusters whose Jobs it has created.
 struct Crowd {
     server: Server,
     jobs: JobController,
@@ -70,7 +69,7 @@ impl Crowd {
         self.server.put(&format!("{CLUSTERS}/{name}"), object);
     }
 
-    /// Lets the Job controller make pods, and say so.
+    /// Lets the Job controller create pods and write the status.
     fn run_jobs(&mut self) {
         for _ in 0..2 {
             self.server.with(|memory| self.jobs.sync(&mut memory.store));
@@ -90,8 +89,7 @@ impl Crowd {
         });
     }
 
-    /// The requests of the next `time`, without the watches that begin again every five minutes, and the one about image
-    /// volumes.
+    /// The requests of the next `time`, without watches and the request about image volumes.
     async fn requests(&self, time: Duration) -> Requests {
         let before = self.server.journal().len();
         sleep(time).await;
@@ -112,8 +110,8 @@ impl Crowd {
         found["message"].as_str().unwrap().to_owned()
     }
 
-    /// How many MiniClusters say this of a condition.
-    fn tell(&self, type_: &str, message: &str) -> usize {
+    /// Number of MiniClusters whose condition has `message`.
+    fn count(&self, type_: &str, message: &str) -> usize {
         let names = (0..CROWD).map(name);
         names.filter(|name| self.message(name, type_).contains(message)).count()
     }
@@ -153,7 +151,7 @@ fn unscheduled(message: &str) -> Value {
     json!({ "phase": "Pending", "conditions": [condition] })
 }
 
-/// It has a node, and does not say why it does not start.
+/// A pod with a node, without a reason why it does not start.
 fn silent() -> Value {
     json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "True" }] })
 }
@@ -164,12 +162,12 @@ fn led(others: Value) -> impl Fn(u64) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_wait_for_nodes_ask_for_nothing_and_write_at_a_limited_rate() {
+async fn many_waiting_for_nodes_read_nothing_and_write_slowly() {
     let crowd = Crowd::new(CROWD, 2, json!({})).await;
     crowd.set_pods(|_| unscheduled(FULL));
     sleep(CALM).await;
     let told = format!("has no node: {FULL}; and 1 more pod is not ready");
-    assert_eq!(crowd.tell("Progressing", &told), CROWD);
+    assert_eq!(crowd.count("Progressing", &told), CROWD);
     let rest = crowd.requests(MEASURED).await;
     assert_eq!(rest.0, [""; 0]);
     // Another reason, for all of them at once, while one starts.
@@ -179,13 +177,13 @@ async fn many_that_wait_for_nodes_ask_for_nothing_and_write_at_a_limited_rate() 
     assert!(crowd.server.get(&format!("{JOBS}/starts")).is_some());
     assert_eq!(change.with(&["PATCH", "starts/status"]).0.len(), 1, "it does not wait");
     let rest = crowd.requests(CALM).await;
-    assert_eq!(crowd.tell("Progressing", "0/2 nodes"), CROWD);
+    assert_eq!(crowd.count("Progressing", "0/2 nodes"), CROWD);
     assert!(rest.most() <= PEAK, "{}", rest.most());
     assert_eq!(rest.of_whole_pods(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_whose_workers_wait_ask_at_a_limited_rate_and_read_no_whole_pods() {
+async fn many_waiting_workers_are_checked_at_a_limited_rate() {
     for (others, told) in [(unscheduled(FULL), "has no node"), (silent(), "FailedMount")] {
         let mut crowd = Crowd::new(CROWD, 3, json!({})).await;
         crowd.set_pods(led(others.clone()));
@@ -200,22 +198,22 @@ async fn many_whose_workers_wait_ask_at_a_limited_rate_and_read_no_whole_pods() 
             crowd.server.put(&format!("/api/v1/namespaces/work/events/{name}"), event);
         }
         sleep(CALM).await;
-        assert_eq!(crowd.tell("Progressing", told), CROWD);
+        assert_eq!(crowd.count("Progressing", told), CROWD);
         let rest = crowd.requests(MEASURED).await;
         let seconds = usize::try_from(MEASURED.as_secs()).unwrap();
         assert!(rest.most() <= PEAK, "{told}: {}", rest.most());
         let all = rest.0.len();
         assert!((CROWD..=BUDGET * seconds * CROWD / 1000).contains(&all), "{told}: {all}");
         assert_eq!(rest.of_whole_pods(), 0, "{told}");
-        // What is new is found by who asks the pods, which at most every other check does not.
+        // A new reason is found by the checks that list pods: at least every other one.
         crowd.set_pods(led(unscheduled("another reason")));
         sleep(MEASURED + CALM).await;
-        assert_eq!(crowd.tell("Progressing", "another reason"), CROWD, "{told}");
+        assert_eq!(crowd.count("Progressing", "another reason"), CROWD, "{told}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_one_that_waits_costs_as_much_as_a_small_one() {
+async fn a_large_waiting_minicluster_costs_as_much_as_a_small() {
     let mut costs = Vec::new();
     for (size, is_silent) in [(3, false), (3, true), (80, false), (80, true)] {
         let mut crowd = Crowd::new(1, size, json!({})).await;
@@ -228,9 +226,9 @@ async fn a_large_one_that_waits_costs_as_much_as_a_small_one() {
     assert_eq!(costs[..2], costs[2..]);
 }
 
-/// One whose pods a quota refuses asks for why, and for whether its namespace goes.
+/// A check of refused pods reads Events and the namespace.
 #[tokio::test(start_paused = true)]
-async fn one_whose_pods_are_refused_asks_ever_more_seldom_and_again_when_its_job_changes() {
+async fn refused_pods_are_checked_less_and_less_often() {
     let crowd = Crowd::new(1, 2, json!({})).await;
     let job = format!("{JOBS}/{}", name(0));
     crowd.server.change(&job, |job| job["status"]["active"] = json!(0));
@@ -246,6 +244,6 @@ async fn one_whose_pods_are_refused_asks_ever_more_seldom_and_again_when_its_job
 async fn many_in_a_queue_ask_for_nothing() {
     let crowd = Crowd::new(CROWD, 2, json!({ "kueue.x-k8s.io/queue-name": "team" })).await;
     sleep(CALM).await;
-    assert_eq!(crowd.tell("Suspended", "waits in the queue team"), CROWD);
+    assert_eq!(crowd.count("Suspended", "waits in the queue team"), CROWD);
     assert_eq!(crowd.requests(MEASURED).await.0, [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! What can happen to a MiniCluster and around it.
+//! Actions of users, nodes and faults on a MiniCluster and around it.
 
 use crate::support::world::{CONFIG, JOB, SECRETS, SERVICE};
 use flux_testkit::faults::{Failure, Fault};
@@ -11,16 +11,16 @@ pub(crate) const LEAD: &str = "/api/v1/namespaces/work/services/hello-lead";
 pub(crate) const ALIAS: &str = "/api/v1/namespaces/work/services/web";
 pub(crate) const SERVICES_POD: &str = "/api/v1/namespaces/work/pods/hello-services";
 
-/// What the operator makes at most one of.
+/// Objects of which the operator creates at most one.
 pub(crate) const OBJECTS: [&str; 6] = [JOB, CONFIG, SERVICE, LEAD, SERVICES_POD, ALIAS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tampering {
-    /// Its specification says something else, as far as it may.
+    /// A field of its specification that may change has another value.
     Changed,
-    /// The label is gone by which the operator hears of it.
+    /// The label that the watch selects by is removed.
     Unlabelled,
-    /// It belongs to the MiniCluster no more.
+    /// The MiniCluster is no longer its owner.
     Disowned,
     Labelled,
     /// Somebody suspends it, if it is a Job.
@@ -32,37 +32,37 @@ pub(crate) enum Tampering {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,
-    /// The same while its container starts, if it does: what ends is `runc init`, with code 2.
+    /// The same while its container starts: `runc init` ends with code 2.
     DeletedAtStart,
     Evicted,
     /// Its kubelet refuses it.
     Refused,
     Killed,
-    /// Its runner ends with this code: that of the command on a lead that runs one, else the agent's.
+    /// Its runner ends with this code: on a lead that runs a command the command's, else the agent's.
     Ended(i32),
 }
 
-/// What happens to a node, and all its pods with it.
+/// A change of a node, which concerns all its pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeFate {
-    /// It is heard of no more; what runs there may go on.
+    /// The node stops to answer; its pods may go on.
     Lost,
-    /// It is heard of again, and was only cut off.
+    /// The node answers again; it was only cut off.
     Back,
-    /// It is heard of again, and nothing runs there any more.
+    /// The node answers again, and its pods have ended.
     Rebooted,
-    /// Somebody says that it does not come back (the taint `out-of-service`).
+    /// An administrator gives the node up (the taint `out-of-service`).
     GivenUp,
     Drained,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A MiniCluster is made, if there is none, of [`SMALLEST`] and these fields.
+    /// Creates a MiniCluster of [`SMALLEST`] and these fields, if there is none.
     Create(&'static str),
     /// The field of the specification at this path gets this value.
     Edit(&'static str, Value),
-    /// It is deleted; with `foreground` after all that it owns.
+    /// Deletes the MiniCluster; with `foreground` after all objects that it owns.
     DeleteCluster {
         foreground: bool,
     },
@@ -72,30 +72,30 @@ pub(crate) enum Action {
     Tidy,
     /// The command of the lead ends with this code, if it runs.
     CommandEnds(i32),
-    /// Somebody deletes the object of ours at this path, or one of the Secrets.
+    /// Somebody deletes the operator's object at this path, or one of the Secrets.
     Remove(&'static str),
     Tamper(&'static str, Tampering),
-    /// Somebody else has an object of our name, unless we have; with `predecessor` it was a deleted
-    /// MiniCluster's of the same name.
+    /// Somebody creates an object of this name, if it is free; with `predecessor` it belongs to a deleted
+    /// MiniCluster of the same name.
     Occupy {
         path: &'static str,
         predecessor: bool,
     },
-    /// It becomes, or is no more, the turn of those that wait in the queue.
+    /// The queue admits the Jobs that wait, or stops to admit them.
     Queue {
         admits: bool,
     },
-    /// Who has such an object deletes it.
+    /// Somebody deletes an own object at this path.
     Vacate(&'static str),
-    /// The operator's process ends, whatever it was doing, and another begins.
+    /// The operator's process ends at any point, and another one begins.
     Restart,
     Fail(Fault),
-    /// Watches bring nothing of these kinds, in the plural, until they catch up.
+    /// Watches deliver no changes of these kinds, in the plural, until [`Self::CatchUp`].
     Lag(&'static [&'static str]),
     CatchUp,
-    /// The operator comes as far as so many answers take it.
+    /// The operator gets so many answers.
     Answers(usize),
-    /// The operator does all that it can do now.
+    /// The operator runs until it waits.
     Act,
     /// The Job controller, the kubelet and the garbage collector do one thing each.
     ClusterActs,
@@ -138,7 +138,7 @@ fn edit() -> impl Strategy<Value = Action> {
         1 => any::<bool>().prop_map(|cleanup| Action::Edit(".cleanup", json!(cleanup))),
         3 => any::<bool>().prop_map(suspend),
         1 => (0_u32..2).prop_map(move |number| Action::Edit(".jobLabels", label(number))),
-        // The operator refuses this until it is taken back.
+        // The operator refuses this value.
         1 => Just(Action::Edit(".flux", json!({ "topology": "nonsense" }))),
         1 => Just(Action::Edit(".flux", json!({}))),
     ]
@@ -227,7 +227,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The run ends, somebody tidies up, and the operator is disturbed in the middle of it.
+/// The run ends, somebody deletes an object, and the operator is disturbed meanwhile.
 fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
     let disturbance = prop_oneof![
         Just(None),
@@ -246,7 +246,7 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// The Job of a run disappears while no operator looks, and so does what is left of its pods.
+/// The Job of a run and its pods disappear while no operator runs.
 fn unseen_end() -> impl Strategy<Value = Vec<Action>> {
     let end = prop_oneof![Just(None), (0..2_i32).prop_map(|code| Some(Action::CommandEnds(code)))];
     (0_u64..6, end, 0_usize..4).prop_map(|(before, end, moments)| {
@@ -257,7 +257,7 @@ fn unseen_end() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// A MiniCluster takes the name of another while the operator is at work.
+/// A new MiniCluster takes the name of a deleted one while the operator works.
 fn namesake() -> impl Strategy<Value = Vec<Action>> {
     (0_usize..16, any::<bool>(), fields(), 0_usize..16).prop_map(
         |(before, foreground, fields, after)| {
@@ -268,7 +268,7 @@ fn namesake() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// It is suspended and resumed again, by whoever may, while the operator is at work.
+/// A user, another program or a queue suspends and resumes the Job while the operator works.
 fn pause() -> impl Strategy<Value = Vec<Action>> {
     let ways = prop_oneof![
         3 => Just([true, false].map(suspend)),
@@ -287,7 +287,7 @@ fn pause() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// The fields of a MiniCluster, and what happens then.
+/// The fields of a MiniCluster, and the actions after its creation.
 pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (&'static str, Vec<Action>)> {
     let part = prop_oneof![
         16 => action().prop_map(|action| vec![action]),

@@ -1,4 +1,4 @@
-//! What the operator did, and what it knew when it did it.
+//! Checks the writes of the operator in the order of all changes.
 
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::{SOMEBODY, owned_by_cluster};
@@ -16,15 +16,15 @@ pub(crate) fn note(config_map: &Value) -> Option<Value> {
 struct Last {
     uid: Value,
     started: Value,
-    /// What it runs, as it was noted on it.
+    /// The hash of its fields, from its annotation.
     fields: Value,
-    /// What was asked for when it was made, which may be something else already.
+    /// The containers in the specification at its creation.
     containers: Value,
-    /// A container of it has started, or the status or the note has said that it is over.
+    /// A container has started, or the status or the record has the end.
     begun: bool,
-    /// Something else was asked for meanwhile.
+    /// The specification has changed since.
     other_asked: bool,
-    /// Somebody has taken the note away.
+    /// Somebody has removed the record.
     forgotten: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Story {
     last: Option<Last>,
 }
 
-/// What the operator should not have done.
+/// The writes that the operator should not have done.
 pub(crate) fn faults(history: &[Event]) -> Vec<String> {
     let mut story = Story::default();
     history.iter().filter_map(|event| story.follow(event)).collect()
@@ -77,7 +77,7 @@ impl Story {
             (event.before.as_deref().and_then(note), event.after.as_deref().and_then(note));
         let is_noted = after.is_some_and(of_last);
         last.forgotten |= !event.by_client && !is_noted && before.is_some();
-        // One that is ours no more says nothing.
+        // A disowned ConfigMap has no record of ours.
         last.forgotten |= event.after.as_ref().is_none_or(|it| owned_by_cluster(it).is_none());
     }
 
@@ -133,8 +133,7 @@ impl Story {
     }
 }
 
-/// What the operator has done to the suspension of a Job: that of a queue is the queue's, and who has suspended a
-/// Job resumes it.
+/// Faults in suspending or resuming a Job: only the actor that has suspended it may resume it.
 fn suspension_of_others(before: &Value, after: &Value) -> Option<String> {
     if is_suspended(before) == is_suspended(after) {
         return None;
@@ -147,7 +146,7 @@ fn suspension_of_others(before: &Value, after: &Value) -> Option<String> {
         .then(|| "the operator has resumed a Job that somebody else has suspended".to_owned())
 }
 
-/// That the operator has given another size to a Job that a queue has admitted: Kueue would stop it.
+/// A new size for a Job that a queue has admitted: Kueue would stop it.
 fn size_of_a_queue(before: &Value, after: &Value) -> Option<String> {
     let size = |job: &Value| job["spec"]["parallelism"].clone();
     let is_admitted = is_queued(before) && !is_suspended(before);
@@ -155,7 +154,7 @@ fn size_of_a_queue(before: &Value, after: &Value) -> Option<String> {
         .then(|| "the operator has changed the size of what a queue has admitted".to_owned())
 }
 
-/// What the operator has written to and is not its own to write to.
+/// Writes of the operator to objects of others.
 fn trespass(event: &Event) -> Option<String> {
     let before = event.before.as_deref()?;
     let is = |kind: &str| before["kind"] == kind;

@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! The invariants that hold after any actions.
 
 use crate::action::{Action, SERVICES_POD};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is wrong after a MiniCluster with `fields` was made and `actions` have happened.
+/// The violations after a MiniCluster with `fields` was created and `actions` were played.
 pub(crate) async fn hold(fields: &str, actions: &[Action]) -> Result<(), String> {
     let mut world = World::new();
     world.server.limit_answers(Some(0));
@@ -21,7 +21,7 @@ pub(crate) async fn hold(fields: &str, actions: &[Action]) -> Result<(), String>
     result.map_err(|fault| format!("{fault}\n{}", world.server.journal().join("\n")))
 }
 
-/// Lets all settle and looks; then at another operator; then at what a deleted MiniCluster leaves.
+/// Checks the settled cluster, then another operator, then the objects that a deleted MiniCluster leaves.
 async fn settled(world: &mut World) -> Result<(), String> {
     world.settle().await?;
     if world.unheard {
@@ -34,7 +34,7 @@ async fn settled(world: &mut World) -> Result<(), String> {
     at_rest(world)
 }
 
-/// What holds at any time, and what holds when nothing is due any more.
+/// Checks that hold at any time, and those that hold when nothing is due.
 fn at_rest(world: &World) -> Result<(), String> {
     let mut faults = world.server.with(|memory| memory.mistakes.clone());
     faults.extend(world.store(|store| history::faults(&store.history)));
@@ -50,7 +50,7 @@ fn at_rest(world: &World) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
-/// Commands that were started more often than their Job allows: one that a suspension has taken begins again.
+/// Commands that began more often than their Job allows. A suspension lets a command begin again.
 fn repeated(world: &World) -> Vec<String> {
     let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
     for run in world
@@ -74,7 +74,7 @@ fn repeated(world: &World) -> Vec<String> {
     twice.map(|(job, number)| format!("the command of {job} was started {number} times")).collect()
 }
 
-/// Jobs beside the one that there may be.
+/// Jobs beside the only one that may exist.
 fn several_jobs(world: &World) -> Vec<String> {
     world.store(|store| {
         let ours = |object: &Value| object["kind"] == "Job" && owned_by_cluster(object).is_some();
@@ -121,15 +121,14 @@ fn closed(world: &World) -> Option<String> {
     })
 }
 
-/// Another operator, which remembers nothing, has nothing to write; and neither has it where the status
-/// is lost, but that status.
+/// Another operator without memory writes nothing; if the status is lost, it writes only the status.
 async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     world.server.note("another operator");
     let before = world.server.journal().len();
     world.restart();
     world.settle().await?;
     let mut asked = world.server.journal().split_off(before);
-    // A name that somebody else has is tried again.
+    // The operator tries again to create an object whose name is taken.
     asked.retain(|line| {
         !line.contains(" GET ") && (line.ends_with(" 200") || line.ends_with(" 201"))
     });
@@ -155,8 +154,8 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     }
 }
 
-/// What of a status follows from the objects there are: the size of a run is its Job's, and the code of a
-/// lead that is gone is in the note.
+/// The part of a status that follows from the existing objects: the size from the Job, the exit code of a lead that
+/// is gone from the record.
 fn derivable(status: &Value, has_job: bool, has_note: bool) -> Value {
     let condition = |it: &Value| {
         json!([it["type"], it["status"], it["reason"], it["message"], it["observedGeneration"]])
@@ -171,7 +170,7 @@ fn derivable(status: &Value, has_job: bool, has_note: bool) -> Value {
     })
 }
 
-/// Of a MiniCluster that is deleted nothing of ours is left, and nobody writes any more.
+/// After the deletion of a MiniCluster no object of the operator is left, and it writes no more.
 async fn nothing_is_left(world: &mut World) -> Result<(), String> {
     world.server.note("the MiniCluster is deleted");
     world.server.limit_answers(Some(0));

@@ -1,5 +1,5 @@
-//! A model of the operator's world: random sequences of what can happen to a MiniCluster, against the
-//! simulation of an API server, a Job controller and a node; and what holds whatever happens.
+//! A model test: random sequences of actions on a MiniCluster, played against a simulated API server, Job
+//! controller and nodes; and the invariants that hold after any of them.
 //!
 //! The whole controller runs, with its watches, in paused time. `PROPTEST_RNG_SEED` gives other sequences,
 //! `PROPTEST_CASES` another number of them.
@@ -24,7 +24,7 @@ const PARTS: u32 = 2;
 /// Longest sequence, in steps of which some are several actions.
 const LONGEST: usize = 24;
 
-/// The same sequences each time, unless somebody asks for others; each part has its own.
+/// The same sequences each time, unless the variable gives another seed; each part has its own.
 fn settings(part: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let is_set = std::env::var_os("PROPTEST_CASES").is_some();
@@ -41,7 +41,7 @@ fn settings(part: u32) -> ProptestConfig {
     }
 }
 
-/// What is wrong after a MiniCluster with `fields` was made and `actions` have happened.
+/// The violations after a MiniCluster with `fields` was created and `actions` were played.
 fn play(fields: &str, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();

@@ -1,4 +1,4 @@
-//! What a status should say, from the objects alone.
+//! The status that follows from the objects alone.
 
 use crate::action::OBJECTS;
 use crate::history::note;
@@ -12,7 +12,7 @@ use flux_testkit::samples::defaults;
 use flux_testkit::store::Store;
 use serde_json::Value;
 
-/// What the status of the MiniCluster says that it should not, once all is settled.
+/// The faults in the status of the MiniCluster once the cluster is settled.
 pub(crate) fn fault(store: &Store) -> Option<String> {
     let object = store.get(CLUSTER)?;
     if !object["metadata"]["deletionTimestamp"].is_null() {
@@ -36,7 +36,7 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
         let note = of_cluster(CONFIG).and_then(note);
         let valid = validate(&cluster, &defaults()).is_ok();
         let expected = match note {
-            // Something else was asked for since, and may wait for a name.
+            // A newer specification may wait for a name.
             Some(note) if occupied && object["metadata"]["generation"] != note["generation"] => {
                 return None;
             }
@@ -61,7 +61,7 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
         .then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
 }
 
-/// What is wrong with the status of a MiniCluster that has `job`.
+/// The faults in the status of a MiniCluster that has `job`.
 fn of_job(store: &Store, status: &MiniClusterStatus, job: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |name: &str, said: String, expected: String| {
@@ -103,7 +103,7 @@ fn of_job(store: &Store, status: &MiniClusterStatus, job: &Value) -> Vec<String>
     };
     check("state", state(status.state), state(Some(expected)));
     check("brokers", status.ready_brokers.to_string(), ready.to_string());
-    // A lead that ended by itself before its Job was suspended has an exit code; the next one says what comes of it.
+    // A lead that ended before its Job was suspended has an exit code; the next lead decides the result.
     let has_ended =
         is_suspended(job) && pods.iter().any(|(_, pod)| index_of(pod) == 0 && is_over(pod));
     if !has_ended {

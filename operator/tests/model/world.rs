@@ -1,4 +1,4 @@
-//! A cluster with the operator in it, to which actions happen.
+//! A simulated cluster with the operator, on which actions are played.
 
 use crate::action::{Action, Fate, NodeFate, SERVICES_POD, SMALLEST, Tampering};
 use crate::support::role;
@@ -27,14 +27,14 @@ const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/minicl
 
 pub(crate) const SOMEBODY: &str = "example.org/somebody";
 
-/// Long enough for everybody to do what there is to do: the time goes on when nobody has anything to do.
+/// Time in which all tasks run until they wait: the paused clock advances only then.
 const MOMENT: Duration = Duration::from_millis(1);
-/// Longest time between two looks of the simulation when nothing happens.
+/// Longest time between two steps of the simulation.
 const LONGEST_STEP: Duration = Duration::from_mins(1);
 /// Nothing is due any more when nothing has happened for longer than a pause: of an operator that has
 /// nothing to complain of, while all pods are there.
 const CALM: Duration = Duration::from_secs(70);
-/// The same of every pause there is.
+/// The same for every pause.
 const QUIET: Duration = Duration::from_mins(11);
 /// After this time it should.
 const PATIENCE: Duration = Duration::from_hours(5);
@@ -44,9 +44,9 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) clock: Clock,
     pub(crate) kubernetes: Kubernetes,
-    /// Whether it is the turn of those that wait in the queue.
+    /// True while the queue admits Jobs.
     admits: bool,
-    /// The version at which the others had nothing to do.
+    /// The version at which the simulated controllers had nothing to do.
     idle_since: Option<u64>,
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
@@ -133,18 +133,18 @@ impl World {
                 self.act().await;
             }
         }
-        // What the operator does next waits for its turn.
+        // The next request of the operator waits for an answer.
         self.server.limit_answers(Some(0));
     }
 
-    /// Lets the operator do all that it can do now.
+    /// Lets the operator run until it waits.
     async fn act(&self) {
         self.server.limit_answers(None);
         tokio::time::sleep(MOMENT).await;
     }
 
-    /// Lets the others do one thing each: when something has changed since they found nothing to do, or may
-    /// be due with the time.
+    /// Lets the simulated controllers do one step each, if an object has changed since they found nothing to do, or
+    /// the time may have made something due.
     fn cluster_acts(&mut self) {
         self.server.with(|memory| {
             let store = &mut memory.store;
@@ -162,8 +162,8 @@ impl World {
         });
     }
 
-    /// Lets everybody do what there is to do, without further trouble, until nothing is due any more.
-    /// What is wrong if that never comes.
+    /// Lets operator and controllers work without faults until nothing is due. Returns an error if that never
+    /// comes.
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
         self.server.note("settle");
         self.server.with(|memory| memory.faults.requests.clear());
@@ -214,7 +214,7 @@ impl World {
 
     fn befall(&mut self, index: u64, fate: Fate) {
         let Some((path, pod)) = self.pod(index) else { return };
-        // What ends on a node that is lost nobody hears of.
+        // The end of a pod on a lost node is not reported.
         let lost = self.kubernetes.kubelet.nodes.are_lost_to(&pod);
         let runs = !lost && !is_over(&pod) && pod["status"]["phase"] == "Running";
         let starts =
@@ -314,7 +314,7 @@ impl World {
             (Tampering::Suspended | Tampering::Resumed, "Job") => {
                 json!({ "spec": { "suspend": how == Tampering::Suspended } })
             }
-            // A pod nobody may change; the pods of a Job that is ours no more would go on as if it were.
+            // Pods cannot be changed; the pods of a disowned Job would go on as if it were ours.
             (Tampering::Changed | Tampering::Suspended | Tampering::Resumed, _)
             | (Tampering::Disowned, "Job") => return,
             (Tampering::Unlabelled, _) => {

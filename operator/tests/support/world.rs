@@ -46,7 +46,7 @@ impl World {
         world
     }
 
-    /// The same server with another operator, which remembers nothing.
+    /// The same server with another operator without memory.
     pub(crate) fn with_another_operator(&self) -> Self {
         Self::of(self.server.clone())
     }
@@ -117,19 +117,19 @@ pub(crate) fn agent_config(server: &Server) -> AgentConfig {
     AgentConfig::from_toml(object["data"]["agent.toml"].as_str().unwrap()).unwrap()
 }
 
-/// An operator that remembers nothing.
+/// An operator without memory.
 pub(crate) fn new_operator(server: &Server, metrics: &Arc<Metrics>) -> Context {
     let (name, metrics) = (Some("operator-0".to_owned()), Arc::clone(metrics));
     Context::new(server.client(), name, metrics, images(), defaults())
 }
 
-/// The controller of the namespace, without an end.
+/// Runs the controller of the namespace for ever.
 pub(crate) fn control(context: Arc<Context>) -> impl Future<Output = ()> {
     let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
     run(context, scope, || {}, pending())
 }
 
-/// Waits until `holds`: long enough for a busy machine.
+/// Waits until `holds`, for at most a minute.
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     let met = async {
         while !holds() {
@@ -148,7 +148,7 @@ pub(crate) fn with_sidecar() -> Value {
     ] })
 }
 
-/// What the controller knows of the MiniCluster.
+/// The metadata of the MiniCluster in the controller's store.
 pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
     let metadata = ObjectMeta {
         name: Some("hello".to_owned()),

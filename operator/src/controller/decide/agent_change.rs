@@ -5,8 +5,9 @@
 
 use super::queue;
 use super::suspension;
-use crate::controller::job_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
+use crate::controller::job_ext::{counts_by_index, noted_generation};
 use crate::controller::observe::Observed;
+use crate::controller::observe::lifecycle::Lifecycle;
 use flux_api::cluster::Cluster;
 use flux_api::objects::agent_config;
 use flux_contract::{AgentConfig, Bootstrap, Install, Workload};
@@ -24,20 +25,19 @@ pub(crate) struct ApplicableSpec {
     pub(crate) refused: Vec<String>,
 }
 
-/// Limits `cluster` to what the instance that runs with `running` can take, if there is one. `generation` is the
+/// Limits `cluster` to what the running instance can take, if there is one. `generation` is the
 /// MiniCluster's; `install` is how agent and view come into its pods.
 pub(crate) fn limit_to_running(
     cluster: &Cluster,
     lead: Option<IpAddr>,
     live: &Observed,
-    running: Option<AgentConfig>,
     generation: i64,
     install: Install,
 ) -> ApplicableSpec {
     let mut cluster = cluster.clone();
     let job = live.job.as_ref();
     let mut refused = queue::limit_to_queue(job, &mut cluster);
-    let Some((job, running)) = job.zip(running) else {
+    let Some((job, running)) = job.zip(live.config.clone()) else {
         let config = AgentConfig { install, ..agent_config(&cluster, lead) };
         return ApplicableSpec { cluster, config, refused };
     };
@@ -45,7 +45,7 @@ pub(crate) fn limit_to_running(
     let unstarted_leads = unstarted_leads(&running, job, &live.pods.unstarted_leads);
     let running = AgentConfig { submitted, unstarted_leads, ..running };
     let limit = backoff_limit(job);
-    let starts_anew = is_suspended(job) && !has_pods(job);
+    let starts_anew = matches!(live.lifecycle, Lifecycle::Suspended(_));
     let limited = limit_to_config(cluster, &running, limit, lead, starts_anew);
     if noted_generation(job) != Some(generation) {
         refused.extend(limited.refused);

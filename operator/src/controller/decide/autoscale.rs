@@ -2,15 +2,14 @@
 //!
 //! Only the Job has the present size. While the demand is unknown, the size stays.
 
-use super::mode::Mode;
-use crate::controller::job_ext::{has_pods, is_suspended, parallelism};
+use crate::controller::job_ext::parallelism;
 use crate::controller::observe::Observed;
 use crate::controller::observe::demand::Answer;
+use crate::controller::observe::lifecycle::Lifecycle;
 use flux_api::cluster::Cluster;
 use flux_api::crd::Autoscale;
 use flux_contract::AgentConfig;
 use flux_contract::demand::Demand;
-use k8s_openapi::api::batch::v1::Job;
 
 /// The size by demand, for the condition `Autoscaling`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,17 +30,14 @@ pub(super) fn with_size(
     let mut cluster = cluster.clone();
     let Some(bounds) = &cluster.autoscale else { return cluster };
     let is_counted = running.is_none_or(|running| running.autoscale.is_some());
-    if let Some(job) = live.job.as_ref().filter(|job| is_counted && has_size_by_demand(job)) {
+    let starts_anew = matches!(live.lifecycle, Lifecycle::Suspended(_));
+    if let Some(job) = live.job.as_ref().filter(|_| is_counted && !starts_anew) {
         let registered = running.map_or(usize::MAX, |it| it.network.bootstrap.hosts().len());
         let registered = u32::try_from(registered).unwrap_or(u32::MAX);
         let now = u32::try_from(parallelism(job)).unwrap_or_default();
         cluster.size = size(bounds, now, answer.demand()).min(registered);
     }
     cluster
-}
-
-fn has_size_by_demand(job: &Job) -> bool {
-    !is_suspended(job) || has_pods(job)
 }
 
 /// The size that follows `now`: it grows to the wanted number at once, and shrinks when pods were not wanted for a
@@ -55,17 +51,18 @@ fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
     size.max(bounds.min_size.unsigned_abs().max(1)).min(bounds.max_size.unsigned_abs())
 }
 
-/// The decided size of `cluster` with its bounds; `None` without `autoscale` or while nothing is reconciled.
-pub(super) fn decide(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option<AutoscaleDecision> {
-    let bounds = cluster.autoscale.clone().filter(|_| *mode == Mode::Reconcile)?;
+/// The decided size of `cluster` with its bounds; `None` without `autoscale`.
+pub(super) fn decide(cluster: &Cluster, answer: &Answer) -> Option<AutoscaleDecision> {
+    let bounds = cluster.autoscale.clone()?;
     Some(AutoscaleDecision { bounds, size: cluster.size, answer: answer.clone() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{cluster, job};
+    use crate::controller::fixtures::{cluster, job, observed};
     use flux_api::objects::agent_config;
+    use k8s_openapi::api::batch::v1::Job;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -101,8 +98,7 @@ mod tests {
         let mut running = agent_config(&cluster, None);
         running.autoscale = running.autoscale.filter(|_| counts);
         let answer = Answer::Demand(Demand { wanted: 6, kept: None });
-        let live = Observed { job, ..Observed::default() };
-        with_size(&cluster, Some(&running), &live, &answer).size
+        with_size(&cluster, Some(&running), &observed(job), &answer).size
     }
 
     #[test]
@@ -112,7 +108,7 @@ mod tests {
         assert_eq!(sized(&spec, None, true), 2);
         assert_eq!(sized(&spec, Some(job(4)), false), 2, "the agents do not count the demand");
         assert_eq!(sized(&json!({ "size": 2 }), Some(job(4)), true), 2);
-        let live = Observed { job: Some(job(4)), ..Observed::default() };
+        let live = observed(Some(job(4)));
         let lost = with_size(&cluster(&spec), None, &live, &Answer::None);
         assert_eq!(lost.size, 4, "the agents' configuration was deleted");
         let mut suspended = job(0);

@@ -2,9 +2,7 @@
 //! template cannot change; `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
-use crate::controller::job_ext::{
-    LATE_START_ANNOTATION, QUORUM_ANNOTATION, is_finished, noted_keys,
-};
+use crate::controller::job_ext::{LATE_START_ANNOTATION, QUORUM_ANNOTATION, noted_keys};
 use crate::controller::pod_ext::has_failed;
 use flux_api::cluster::{FixedFields, ServicesPod};
 use flux_api::objects::{
@@ -16,12 +14,12 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The merge patch that brings the Job `live` in line with `desired`; `None` if nothing differs, or if the Job has
-/// ended or is being deleted. `in_line` is true when the Job can take the whole specification. The templates are not
+/// The merge patch that brings the Job `live`, whose run has not ended, in line with `desired`; `None` if nothing
+/// differs, or if the Job is being deleted. `in_line` is true when the Job can take the whole specification. The templates are not
 /// compared: [`changed_fields`] reports edits of fields in the template, and a difference that comes from another
 /// release of the operator must not touch a running Job.
 pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
-    if !is_under_way(live) {
+    if live.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let mut patch = json!({});
@@ -45,10 +43,6 @@ pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
 pub(crate) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
-}
-
-fn is_under_way(job: &Job) -> bool {
-    job.metadata.deletion_timestamp.is_none() && !is_finished(job)
 }
 
 /// The operator's notes that differ, and the annotations that the MiniCluster gives now or gave before.
@@ -138,7 +132,7 @@ pub(crate) fn services_pod_change(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, built, cluster, ended_job};
+    use crate::controller::fixtures::{at, built, cluster};
 
     fn job(generation: i64, size: i32) -> Job {
         built(&cluster(&json!({ "size": size })), generation).job
@@ -182,16 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_or_deleted_job_is_never_changed() {
-        let mut finished = job(1, 4);
-        finished.status = ended_job("Failed", "BackoffLimitExceeded").status;
-        let mut going = job(1, 4);
-        going.metadata.deletion_timestamp = Some(at(1));
-        for live in [&finished, &going] {
-            assert_eq!(job_patch(live, &job(2, 2), true), None);
-        }
-        assert_eq!(changed_fields(&finished, &fields("b")), ["spec.containers[0].image"]);
-        assert_eq!(changed_fields(&going, &fields("b")), [""; 0]);
+    fn a_deleted_job_is_never_changed() {
+        let mut live = job(1, 4);
+        assert_eq!(changed_fields(&live, &fields("b")), ["spec.containers[0].image"]);
+        live.metadata.deletion_timestamp = Some(at(1));
+        assert_eq!(job_patch(&live, &job(2, 2), true), None);
+        assert_eq!(changed_fields(&live, &fields("b")), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Limits a Job in a queue (Kueue) to what the queue has admitted, and finds whether it waits there.
 
-use crate::controller::job_ext::{is_suspended, noted_keys, noted_suspension, parallelism};
+use crate::controller::job_ext::{is_suspended, noted_keys, parallelism};
 use flux_api::cluster::{
     Cluster, ELASTIC_ANNOTATION, EQUAL_ANNOTATION, LEAST_PODS_ANNOTATION, QUEUE_LABEL,
     QUEUED_SIZE_ANNOTATION, TOPOLOGY_ANNOTATIONS,
@@ -13,11 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Annotation of a Job that Kueue is stopping: its number of pods is not yet the requested one (`Stop` in
 /// `pkg/controller/jobs/job/job_controller.go` of Kueue 0.15).
 const STOPPING_ANNOTATION: &str = "kueue.x-k8s.io/stopping";
-
-pub(crate) fn queue(job: &Job) -> Option<&String> {
-    let waits = is_suspended(job) && noted_suspension(job).is_none();
-    job.labels().get(QUEUE_LABEL).filter(|_| waits)
-}
 
 /// For a message: how many pods the queue has admitted, if it are fewer than requested.
 pub(crate) fn admitted_in_part(job: &Job) -> Option<String> {
@@ -256,9 +251,6 @@ mod tests {
             assert_eq!(asked.job_annotations[LEAST_PODS_ANNOTATION], "2");
             assert_eq!(asked.job_annotations[QUEUED_SIZE_ANNOTATION], "3");
         }
-        let message = "the queue team has admitted 2 of 3 pods";
-        assert_eq!(admitted_in_part(&admitted(waits.clone(), 2)).as_deref(), Some(message));
-        assert_eq!(admitted_in_part(&admitted(waits.clone(), 3)), None);
         // Kueue is about to restore the requested number.
         let mut stops = admitted(waits, 2);
         stops.spec.as_mut().unwrap().suspend = Some(true);

@@ -4,12 +4,14 @@ use super::change::Change;
 use crate::controller::job_ext::noted_generation;
 use crate::controller::run_record::{RECORD_ANNOTATION, RunRecord};
 use flux_api::cluster::{FixedFields, Identity, RUN_KEY};
-use flux_api::objects::meta_of;
+use flux_api::objects::{AGENT_CONFIG_KEY, meta_of};
+use flux_contract::{AgentConfig, Bootstrap};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Writes `run` and the key that lets its pods start into the `ConfigMap`, if they are missing. If the `ConfigMap` is
 /// gone, creates one with only the record, but only for a run that has ended or that another operator started.
@@ -53,4 +55,31 @@ pub(crate) fn with_its_keys(
         }
     }
     Change::merge(live, desired)
+}
+
+impl Change<ConfigMap> {
+    /// The same change, with the address that the API server chose when it created the lead's Service. If another
+    /// cluster has the lead, no pod is behind that Service, and the agents need no address.
+    pub(crate) fn with_lead_address(mut self, address: IpAddr) -> Self {
+        let text = match &mut self {
+            Self::Create(object) => {
+                object.data.as_mut().and_then(|data| data.get_mut(AGENT_CONFIG_KEY))
+            }
+            Self::Patch { patch, .. } => match patch.pointer_mut("/data/agent.toml") {
+                Some(Value::String(text)) => Some(text),
+                _ => None,
+            },
+            Self::Keep | Self::Delete { .. } => None,
+        };
+        if let Some(text) = text
+            && let Ok(mut config) = AgentConfig::from_toml(text)
+            && matches!(config.network.bootstrap, Bootstrap::Root { .. })
+        {
+            config.network.lead_address = Some(address);
+            if let Ok(changed) = config.to_toml() {
+                *text = changed;
+            }
+        }
+        self
+    }
 }

@@ -4,8 +4,7 @@
 //! write. So the Job controller ends the Job, and the cause is known even if the operator does not see the end.
 
 use crate::controller::job_ext::{
-    LATE_START_ANNOTATION, QUORUM_ANNOTATION, is_finished, is_suspended, parallelism, ready_pods,
-    start_time,
+    LATE_START_ANNOTATION, QUORUM_ANNOTATION, is_suspended, parallelism, ready_pods, start_time,
 };
 use crate::controller::observe::Observed;
 use crate::controller::pod_ext::broker_is_ready;
@@ -16,7 +15,7 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum StartDeadline {
-    /// There is no deadline, or the Job has not started or has ended.
+    /// There is no deadline, or the Job has not started.
     #[default]
     None,
     /// The quorum was reached; the text is the start time of the Job.
@@ -28,9 +27,7 @@ pub(crate) enum StartDeadline {
 
 impl StartDeadline {
     pub(crate) fn of(seconds: Option<u64>, live: &Observed, now: &Time) -> Self {
-        let Some(job) = live.job.as_ref().filter(|job| !is_finished(job)) else {
-            return Self::None;
-        };
+        let Some(job) = &live.job else { return Self::None };
         if let Some(cause) = job.annotations().get(LATE_START_ANNOTATION) {
             return Self::Passed(cause.clone());
         }
@@ -83,7 +80,7 @@ fn cause(live: &Observed, job: &Job, seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended_job, job, ready_lead};
+    use crate::controller::fixtures::{at, job, ready_lead};
     use crate::controller::observe::waiting::Waiting;
 
     /// A Job that started at second 100 with a lead that runs.
@@ -98,9 +95,7 @@ mod tests {
         assert_eq!(StartDeadline::of(None, &started(), &at(900)), StartDeadline::None);
         let mut suspended = started();
         suspended.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
-        let ended =
-            Observed { job: Some(ended_job("Failed", "FailedIndexes")), ..Observed::default() };
-        for live in [&Observed::default(), &suspended, &ended] {
+        for live in [&Observed::default(), &suspended] {
             assert_eq!(of(live, 900), StartDeadline::None);
         }
     }

@@ -4,27 +4,16 @@
 //! leaves a Job that a queue or a person has suspended as it is.
 
 use super::change::Change;
-use crate::controller::job_ext::{has_pods, is_ending, is_suspended, noted_suspension};
+use crate::controller::job_ext::{IDLE_PREFIX, has_pods, noted_suspension};
 use crate::controller::observe::Observed;
-use crate::controller::pod_ext::{broker_is_ready, has_failed};
+use crate::controller::observe::lifecycle::Lifecycle;
+use crate::controller::pod_ext::broker_is_ready;
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
 use flux_contract::demand::Demand;
 use flux_contract::{AgentConfig, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-
-/// Finalizer of a pod that the Job controller has not counted yet.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-
-/// Prefix of the note on a Job that was suspended because no job needed a pod.
-const IDLE_PREFIX: &str = "idle/";
-
-/// True when a Job with this note was suspended because no job needed a pod.
-pub(crate) fn is_idle(note: &str) -> bool {
-    note.starts_with(IDLE_PREFIX)
-}
 
 /// Why the Job must be suspended, as noted on it; `None` if it must run. With `autoscale.minSize` 0 a Job that no job
 /// of Flux needs stays suspended until the resume annotation of the MiniCluster gets another value.
@@ -61,19 +50,13 @@ pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut 
 /// No queue counts that pod, so it must run only while the Job does: it is created after the Job has started, because
 /// the Job may be suspended at its creation, and deleted after the Job's pods, which may need it until their end.
 pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
-    match (&live.job, &live.services_pod) {
-        (Some(job), _) if !is_suspended(job) => None,
-        (Some(job), Some(pod)) if !has_pods(job) => Some(Change::delete(pod)),
-        (Some(_) | None, _) => Some(Change::Keep),
+    use Lifecycle::{New, Suspended, Suspending};
+    match (&live.lifecycle, &live.services_pod) {
+        (Suspended(_), Some(pod)) => Some(Change::delete(pod)),
+        (lifecycle, _) => {
+            matches!(lifecycle, New | Suspending | Suspended(_)).then_some(Change::Keep)
+        }
     }
-}
-
-/// True when a suspension of `job` has removed the pod `lead`. The Job controller then removes its finalizer before it
-/// deletes the pod (`deleteJobPods` of Kubernetes 1.36 and 1.37), as with leftover pods of a Job that ends.
-pub(crate) fn removed_by_suspension(lead: &Pod, job: Option<&Job>) -> bool {
-    let is_left = lead.metadata.deletion_timestamp.is_some()
-        && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);
-    has_failed(lead) && is_left && job.is_some_and(|job| !is_ending(job))
 }
 
 /// True once the instance that was started with `config` has submitted its command, which the next one restores from
@@ -87,8 +70,9 @@ pub(crate) fn has_submitted(config: &AgentConfig, live: &Observed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, cluster, ended, ended_job, job, pod, running};
+    use crate::controller::fixtures::{cluster, job, observed, pod, running};
     use flux_api::objects::SUSPENDED_ANNOTATION;
+    use kube::ResourceExt as _;
     use serde_json::json;
 
     /// A suspended Job with so many pods; the operator has suspended it if it is `ours`.
@@ -138,7 +122,7 @@ mod tests {
             (Some(suspended(false, 0)), delete()),
         ] {
             let services_pod = Some(services.clone());
-            let live = Observed { job: job.clone(), services_pod, ..Observed::default() };
+            let live = Observed { services_pod, ..observed(job.clone()) };
             assert_eq!(super::services_pod(&live), change, "{job:?}");
             let not_made = Observed { services_pod: None, ..live };
             let kept = change.map(|_| Change::Keep);
@@ -169,7 +153,11 @@ mod tests {
             (1, idle, false),
         ] {
             let reason = reason(&with(least, ""), Some(&job(4)), demand);
-            assert_eq!(reason.as_deref().is_some_and(is_idle), expected, "{least} {demand:?}");
+            assert_eq!(
+                reason.is_some_and(|it| it.starts_with(IDLE_PREFIX)),
+                expected,
+                "{least} {demand:?}"
+            );
         }
         let mut idle_job = suspended(true, 1);
         let note = reason(&with(0, "a"), Some(&job(4)), idle);
@@ -184,21 +172,5 @@ mod tests {
             assert_eq!(noted_suspension(&desired), Some(BY_SPECIFICATION));
             assert_eq!(reason(&asked, Some(&desired), None), None);
         }
-    }
-
-    #[test]
-    fn a_suspension_removes_a_lead_that_the_job_controller_released() {
-        let job = job(4);
-        let mut stopped = pod("hello-0", "Failed", "hello", ended(75, "Error", None));
-        assert!(!removed_by_suspension(&stopped, Some(&job)), "the pod is not being deleted");
-        stopped.metadata.deletion_timestamp = Some(at(1));
-        assert!(
-            removed_by_suspension(&stopped, Some(&job)) && !removed_by_suspension(&stopped, None)
-        );
-        let mut failed = job.clone();
-        failed.status = ended_job("FailureTarget", "PodFailurePolicy").status;
-        assert!(!removed_by_suspension(&stopped, Some(&failed)), "the Job ends");
-        stopped.metadata.finalizers = Some(vec![JOB_TRACKING.to_owned()]);
-        assert!(!removed_by_suspension(&stopped, Some(&job)), "the pod was lost");
     }
 }

@@ -7,8 +7,6 @@ use crate::controller::fixtures::{
 };
 use crate::controller::job_ext::LATE_START_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
-use flux_api::cluster::validate::Violation;
-use flux_api::objects::SUSPENDED_ANNOTATION;
 use flux_contract::token::fingerprint;
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
@@ -28,15 +26,13 @@ fn everything() -> Value {
 }
 
 fn decided(spec: &Value, generation: i64, live: &Observed) -> Plan {
-    with(Ok(cluster(spec)), generation, live)
-}
-
-fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) -> Plan {
+    let cluster = cluster(spec);
     let draw = |bytes: &mut [u8]| {
         bytes.fill(7);
         Ok(())
     };
     let images = &images("agent");
+    let live = &live.clone().classified(Some(&cluster), generation, &images.agent, &at(1_000));
     let image_volumes = Err("not checked".to_owned());
     decide(
         &DecisionInput {
@@ -44,7 +40,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) 
             generation,
             now: at(1_000),
             expires: false,
-            cluster,
+            cluster: Ok(cluster),
             answer: Answer::None,
             images,
             image_volumes,
@@ -110,14 +106,15 @@ fn create(plan: &Plan, live: &mut Observed) {
         live.services.insert(service.name_any(), service);
     }
     live.services_pod = created(&writes.services_pod).or_else(|| live.services_pod.take());
-    live.config_map = created(&writes.config_map).or_else(|| live.config_map.take());
+    let config_map = writes.config_map.clone().with_lead_address([10, 0, 0, 1].into());
+    live.config_map = created(&config_map).or_else(|| live.config_map.take());
     live.job = created(&writes.job).or_else(|| live.job.take());
 }
 
 /// The live objects after `spec` was applied as generation 1.
 fn settled(spec: &Value) -> Observed {
     let mut live = Observed::default();
-    for _ in 0..3 {
+    for _ in 0..2 {
         create(&decided(spec, 1, &live), &mut live);
     }
     live
@@ -137,6 +134,12 @@ fn deleted(spec: &Value) -> Observed {
     live
 }
 
+/// The time to the next reconcile.
+fn next(live: &Observed, plan: &Plan) -> Option<Duration> {
+    let cluster = cluster(&json!({}));
+    next_reconcile(&live.clone().classified(Some(&cluster), 1, "agent", &at(1_000)), plan)
+}
+
 fn taken(kind: &str, name: &str) -> NameConflict {
     NameConflict::Taken(ObjectName { kind: kind.to_owned(), name: name.to_owned() })
 }
@@ -146,37 +149,9 @@ fn nothing() -> Vec<String> {
 }
 
 #[test]
-fn services_are_created_before_all_other_objects() {
-    let mut live = Observed::default();
-    let first = decided(&everything(), 1, &live);
-    assert!(first.writes.only_services);
-    assert_eq!(lines(&first), ["create Service hello", "create Service hello-lead"]);
-    create(&first, &mut live);
-    let second = decided(&everything(), 1, &live);
-    let secret = cluster(&everything()).curve_secret();
-    assert_eq!(
-        lines(&second),
-        [
-            &format!("create Secret {secret}"),
-            "create ConfigMap hello-agent",
-            "create Service hello-web",
-            "create Service web",
-            "create Job hello",
-        ]
-    );
-    let Change::Create(config_map) = &second.writes.config_map else { panic!() };
-    assert!(config_map.data.as_ref().unwrap()["agent.toml"].contains("\"10.0.0.1\""));
-    assert!(!format!("{second:?}").contains("secret-key"));
-    create(&second, &mut live);
-    let third = decided(&everything(), 1, &live);
-    assert_eq!(lines(&third), ["create Pod hello-services"], "it runs only while the Job does");
-}
-
-#[test]
 fn the_api_token_is_created_once_in_its_own_secret() {
     let spec = json!({ "flux": { "rest": {} } });
     let mut live = Observed::default();
-    create(&decided(&spec, 1, &live), &mut live);
     let plan = decided(&spec, 1, &live);
     let secret = format!("create Secret hello-rest-{:.10}", fingerprint("secret-token"));
     let made = written(&plan);
@@ -205,9 +180,8 @@ fn settled_foreign_and_finished_objects_are_not_written() {
     let mut foreign = settled(&everything());
     foreign.job.as_mut().unwrap().metadata.annotations = None;
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
-    assert_eq!(plan.mode, Mode::StartedByAnotherOperator);
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL_INTERVAL));
+    assert_eq!(next(&foreign, &plan), Some(POLL_INTERVAL));
 }
 
 #[test]
@@ -283,6 +257,9 @@ fn changes_that_a_running_instance_cannot_take_are_refused() {
         let refused = decided(asked, 2, &settled(live)).refused;
         assert_eq!(refused[0], "spec.containers[1]");
     }
+    let tree = |minimal: bool| json!({ "size": 256, "flux": { "minimalService": minimal } });
+    let plan = decided(&tree(true), 2, &settled(&tree(false)));
+    assert_eq!((lines(&plan), plan.refused.len()), (nothing(), 1), "workers need host names");
     let mut other = everything();
     other["services"][0]["image"] = json!("other");
     let plan = decided(&other, 2, &settled(&everything()));
@@ -290,25 +267,6 @@ fn changes_that_a_running_instance_cannot_take_are_refused() {
         (lines(&plan), plan.refused),
         (nothing(), vec!["spec.services[0].image".to_owned()])
     );
-}
-
-#[test]
-fn a_suspended_instance_resumes_after_its_pods_are_gone() {
-    let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
-    let live = settled(&spec(false, 4));
-    let patch = job_patch(&decided(&spec(true, 4), 2, &live));
-    assert_eq!(patch["spec"], json!({ "suspend": true }));
-    assert_eq!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION], "true");
-
-    let mut suspended = settled(&spec(true, 4));
-    let job = suspended.job.as_mut().unwrap();
-    job.status = Some(JobStatus { active: Some(0), terminating: Some(1), ..JobStatus::default() });
-    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
-    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2 }), "a pod is left");
-    suspended.job.as_mut().unwrap().status.as_mut().unwrap().terminating = Some(0);
-    let patch = job_patch(&decided(&spec(false, 2), 2, &suspended));
-    assert_eq!(patch["spec"], json!({ "parallelism": 2, "completions": 2, "suspend": false }));
-    assert!(patch["metadata"]["annotations"][SUSPENDED_ANNOTATION].is_null());
 }
 
 #[test]
@@ -337,45 +295,12 @@ fn a_late_instance_ends_with_the_cause() {
         Some(JobStatus { start_time: Some(at(960)), ..JobStatus::default() });
     let plan = decided(&spec, 1, &live);
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&live, &plan, None, "hello"), Some(Duration::from_secs(10)));
+    assert_eq!(next(&live, &plan), Some(Duration::from_secs(10)));
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
     let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
     let cause = patch["metadata"]["annotations"][LATE_START_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
-}
-
-#[test]
-fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
-    let faults = || {
-        let (path, message) = ("spec.size".to_owned(), "bad".to_owned());
-        Err(Violations(vec![Violation { path, message }]))
-    };
-    let settled = settled(&everything());
-    for live in [&Observed::default(), &settled] {
-        let plan = with(faults(), 2, live);
-        assert!(plan.violations.is_some());
-        assert_eq!(lines(&plan), nothing());
-    }
-    // The names of its Services come from the specification, which was refused.
-    let live = Observed { services: BTreeMap::new(), ..finished(&everything()) };
-    assert_eq!(lines(&with(faults(), 2, &live)), ["delete Pod hello-services pod-uid"]);
-}
-
-#[test]
-fn a_finished_run_loses_its_services_pod_and_addresses() {
-    let mut live = finished(&everything());
-    let gone = ["Service hello-lead service", "Service hello-web service", "Service web service"];
-    let gone = [&gone[..], &["Pod hello-services pod"]].concat();
-    let expected: Vec<String> = gone.iter().map(|what| format!("delete {what}-uid")).collect();
-    assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
-    live.services.retain(|name, _| name == "hello");
-    live.alias_conflicts = vec!["web".to_owned()];
-    let plan = decided(&everything(), 1, &live);
-    assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
-    live.services_pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
-    assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
-    assert_eq!(next_reconcile(&live, &plan, Some(State::Failed), "hello"), None);
 }
 
 #[test]
@@ -435,9 +360,9 @@ fn a_taken_alias_stops_nothing_and_is_tried_again() {
     live.alias_conflicts = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), nothing());
-    let next = |state| next_reconcile(&live, &plan, Some(state), "hello");
-    assert_eq!(next(State::Running), Some(ALIAS_RETRY_INTERVAL));
-    assert_eq!(next(State::Pending), None);
+    assert_eq!(next(&live, &plan), None);
+    live.pods.lead = Some(ready_lead());
+    assert_eq!(next(&live, &plan), Some(ALIAS_RETRY_INTERVAL));
     live.alias_conflicts.clear();
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create Service web"]);
 }
@@ -447,22 +372,24 @@ fn missing_pods_are_checked_again_soon() {
     let mut live = settled(&json!({}));
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);
-    let next = |live: &Observed, state| next_reconcile(live, &plan, Some(state), "hello");
+    let mut starting = pod("hello-0-a", "Running", "hello", running());
     let (soon, later) = (Some(POLL_INTERVAL), None);
-    assert_eq!(next(&live, State::Starting), soon);
-    live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));
-    assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
-    live.pods.lead = Some(ready_lead());
+    live.pods.lead = Some(starting.clone());
+    assert_eq!(next(&live, &plan), soon, "the lead is not ready any more");
+    starting.status.as_mut().unwrap().conditions = None;
+    live.pods.lead = Some(starting);
+    assert_eq!(next(&live, &plan), soon);
     // A failed sidecar makes its pod unready for good: that is no reason to poll.
-    assert_eq!(next(&live, State::Running), later);
+    live.pods.lead = Some(ready_lead());
+    assert_eq!(next(&live, &plan), later);
     // A worker that was just replaced may wait for something.
     for (seconds, asks) in [(40, true), (80, false)] {
         live.pods.next = Some(Duration::from_secs(seconds));
-        assert_eq!(next(&live, State::Running), live.pods.next.filter(|_| asks));
+        assert_eq!(next(&live, &plan), live.pods.next.filter(|_| asks));
     }
     live.pods.next = None;
     live.job.as_mut().unwrap().status.as_mut().unwrap().active = Some(3);
-    assert_eq!(next(&live, State::Running), soon, "the Job lacks a pod");
+    assert_eq!(next(&live, &plan), soon, "the Job lacks a pod");
 }
 
 /// The labels of a pod of the Job with `index`, those of the Job controller among them.

@@ -91,25 +91,32 @@ impl Default for Demands {
 }
 
 impl Demands {
-    /// The last answer of `lead`; starts to poll it. Without a lead, stops to poll for the MiniCluster `key`.
-    pub(crate) fn answer(self: &Arc<Self>, key: &NamespacedName, lead: Option<&Pod>) -> Answer {
+    /// The last answer of `lead`.
+    pub(crate) fn answer(&self, key: &NamespacedName, lead: Option<&Pod>) -> Answer {
+        let lead = lead.and_then(lead_of);
+        let polled = self.polled.lock();
+        let found = polled.get(key).filter(|polled| Some(&polled.lead) == lead.as_ref());
+        found.map(|polled| polled.answer.clone()).unwrap_or_default()
+    }
+
+    /// Starts to poll `lead`, if it is not polled. Without a lead, stops to poll for the MiniCluster `key`.
+    pub(crate) fn poll(self: &Arc<Self>, key: &NamespacedName, lead: Option<&Pod>) {
         let mut polled = self.polled.lock();
         let Some(lead) = lead.and_then(lead_of) else {
             polled.remove(key);
-            return Answer::None;
+            return;
         };
-        if let Some(found) = polled.get(key).filter(|polled| polled.lead == lead) {
-            return found.answer.clone();
+        if polled.get(key).is_some_and(|polled| polled.lead == lead) {
+            return;
         }
         let mut poll_task = JoinSet::new();
         let (demands, name, pod) = (Arc::clone(self), key.clone(), lead.clone());
-        poll_task.spawn(async move { demands.poll(&name, &pod).await });
+        poll_task.spawn(async move { demands.poll_lead(&name, &pod).await });
         let new = PolledLead { lead, answer: Answer::None, _poll: poll_task };
         polled.insert(key.clone(), new);
-        Answer::None
     }
 
-    async fn poll(&self, key: &NamespacedName, lead: &Lead) {
+    async fn poll_lead(&self, key: &NamespacedName, lead: &Lead) {
         let address = SocketAddr::new(lead.address, READY_PORT);
         let (mut seen, mut retry) = (None, RETRY_PAUSE.0);
         loop {

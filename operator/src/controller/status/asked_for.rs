@@ -2,17 +2,17 @@
 
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
-use super::phase::Phase;
 use crate::controller::decide::autoscale::AutoscaleDecision;
 use crate::controller::decide::instance_api::ApiEndpoint;
 use crate::controller::observe::demand::Answer;
-use flux_api::crd::{Reason, State};
+use crate::controller::observe::lifecycle::Lifecycle;
+use flux_api::crd::Reason;
 use flux_contract::REST_SECRET_KEY;
 
 /// Sets `Autoscaling` for a MiniCluster with `autoscale` until its run ends: whether the size follows the demand.
-pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
+pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>) {
     let Some(AutoscaleDecision { bounds, size, answer }) = &facts.plan.autoscale else { return };
-    if phase.end.is_some() {
+    if facts.end().is_some() {
         return;
     }
     let stays = format!("the size stays {size}");
@@ -37,12 +37,12 @@ pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>, phase:
 
 /// Sets `RestReady` for an instance with an API: whether the lead serves it, its address, and the Secret with its token.
 /// The Service of the API has only a ready lead behind it.
-pub(super) fn instance_api(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
+pub(super) fn instance_api(conditions: &mut Conditions, facts: &Facts<'_>) {
     let Some(ApiEndpoint { url, secret }) = &facts.plan.api else { return };
     let token = format!("the token is in the Secret {secret}, key {REST_SECRET_KEY}");
-    if phase.end.is_some() {
+    if facts.end().is_some() {
         conditions.no(kind::REST_READY, Reason::Finished, "the lead has ended".to_owned());
-    } else if phase.state == State::Running {
+    } else if facts.live.lifecycle == Lifecycle::Running {
         let message = format!("the lead serves {url}; {token}");
         conditions.yes(kind::REST_READY, Reason::Serving, message);
     } else {

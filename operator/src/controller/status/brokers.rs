@@ -1,10 +1,10 @@
 //! How many brokers a run has.
 
 use super::facts::Facts;
-use super::phase::Phase;
 use crate::controller::decide::queue::admitted_in_part;
 use crate::controller::job_ext::{parallelism, ready_pods};
-use flux_api::crd::{MiniClusterStatus, State};
+use crate::controller::observe::lifecycle::Lifecycle;
+use flux_api::crd::MiniClusterStatus;
 
 pub(super) struct Brokers {
     pub(super) ready: i32,
@@ -15,17 +15,13 @@ pub(super) struct Brokers {
 
 impl Brokers {
     /// The numbers of the Job; the size from `old_run` if the Job is gone.
-    pub(super) fn of(
-        facts: &Facts<'_>,
-        phase: &Phase,
-        old_run: Option<&MiniClusterStatus>,
-    ) -> Self {
+    pub(super) fn of(facts: &Facts<'_>, old_run: Option<&MiniClusterStatus>) -> Self {
         let ready = facts.live.job.as_ref().map(ready_pods).unwrap_or_default();
         let kept = old_run.map(|old| old.size);
         let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
         // The Job counts a ready lead a moment after the lead is ready.
-        let least = i32::from(phase.state == State::Running);
-        let ready = if phase.end.is_some() { 0 } else { ready.max(least) };
+        let least = i32::from(facts.live.lifecycle == Lifecycle::Running);
+        let ready = if facts.end().is_some() { 0 } else { ready.max(least) };
         Self { ready, size, admitted: facts.live.job.as_ref().and_then(admitted_in_part) }
     }
 

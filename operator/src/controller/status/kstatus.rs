@@ -3,7 +3,6 @@
 
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
-use super::phase::Phase;
 use flux_api::crd::{Reason, State};
 
 /// Reasons of `Progressing` for an edit that never takes effect.
@@ -12,9 +11,10 @@ const NOT_TRIED_AGAIN: [Reason; 2] = [Reason::ChangeRefused, Reason::NotRunAgain
 /// Sets `Stalled` if the MiniCluster can never become as specified, and `Reconciling` while it waits for the end of a
 /// command, the start of an instance, or a queue. Without both, kstatus reads `Ready`, which is true for a complete run
 /// and a running instance, and absent when suspended as requested. The other conditions must be set before.
-pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
+pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>) {
+    let state = facts.state();
     let progressing = conditions.reason(kind::PROGRESSING);
-    let (type_, cause) = if phase.state == State::Failed {
+    let (type_, cause) = if state == State::Failed {
         (kind::STALLED, kind::FAILED)
     } else if facts.plan.violations.is_some() {
         (kind::STALLED, kind::ACCEPTED)
@@ -25,7 +25,7 @@ pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Ph
     } else {
         (kind::RECONCILING, kind::PROGRESSING)
     };
-    let is_as_specified = match phase.state {
+    let is_as_specified = match state {
         State::Complete => true,
         State::Suspended => {
             progressing == Some(Reason::Suspended) && conditions.reason(kind::READY).is_none()
@@ -50,6 +50,7 @@ mod tests {
     use crate::controller::error::{Error, Verb};
     use crate::controller::fixtures::{at, ended_job, job, pod, running};
     use crate::controller::observe::Observed;
+    use crate::controller::observe::lifecycle::Lifecycle;
     use crate::controller::observe::waiting::Waiting;
     use crate::controller::status::status;
     use flux_api::cluster::validate::{Violation, Violations};
@@ -77,7 +78,11 @@ mod tests {
         let mut case = Case::default();
         (case.live.job, case.plan.generation) = (job, 1);
         change(&mut case);
-        let facts = Facts { live: &case.live, plan: &case.plan, error: case.error.as_ref() };
+        let Case { live, plan, error } = &case;
+        let job = live.job.as_ref();
+        let lifecycle = Lifecycle::of(job, None, &live.pods, plan.interactive, &at(300));
+        let live = &Observed { lifecycle, ..live.clone() };
+        let facts = Facts { live, plan, error: error.as_ref() };
         with_status(&json!(status(None, "hello", &facts, at(300))))
     }
 
@@ -161,31 +166,6 @@ mod tests {
             ("failed", of(failed, as_made), FAILED),
             ("invalid", of(None, invalid), FAILED),
         ]
-    }
-
-    /// Computes the result by the rules of kstatus: `Compute` in `pkg/kstatus/status` of sigs.k8s.io/cli-utils 0.37.
-    fn computed(object: &Value) -> &'static str {
-        let status = &object["status"];
-        if status["observedGeneration"] != object["metadata"]["generation"] {
-            return IN_PROGRESS;
-        }
-        let conditions = status["conditions"].as_array().unwrap();
-        let first = |types: &[&str]| {
-            conditions.iter().find(|it| types.iter().any(|type_| it["type"] == *type_))
-        };
-        match (first(&["Stalled", "Reconciling"]), first(&["Ready"])) {
-            (Some(condition), _) if condition["type"] == "Stalled" => FAILED,
-            (Some(_), _) => IN_PROGRESS,
-            (None, Some(ready)) if ready["status"] != "True" => IN_PROGRESS,
-            (None, _) => CURRENT,
-        }
-    }
-
-    #[test]
-    fn kstatus_computes_the_expected_result_in_every_state() {
-        for (what, object, expected) in all() {
-            assert_eq!(computed(&object), expected, "{what}: {object:#}");
-        }
     }
 
     /// Runs the health check for Argo CD in docs/how-to/gitops.md.

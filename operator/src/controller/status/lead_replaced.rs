@@ -1,7 +1,7 @@
 //! Finds why an interactive instance got a new lead.
 
 use super::facts::Facts;
-use super::pod::PodView;
+use crate::controller::observe::pod_view::PodView;
 use crate::controller::pod_ext::replaced_before;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

@@ -3,47 +3,73 @@
 use super::brokers::Brokers;
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
-use super::phase::{Phase, generation};
-use super::pod::PodView;
-use crate::controller::decide::mode::Mode;
 use crate::controller::job_ext::{HELD_ANNOTATION, is_finished};
+use crate::controller::observe::foreign::Foreign;
+use crate::controller::observe::lifecycle::Lifecycle;
+use crate::controller::observe::pod_view::PodView;
+use crate::controller::observe::waiting::Waiting;
 use crate::controller::pod_ext::running_beside;
 use flux_api::crd::{Reason, State};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-/// Sets the condition, from an error, else from changes that cannot be applied, else from the phase.
+/// Sets the condition, from an error, else from changes that cannot be applied, else from the lifecycle. `replaced` is
+/// why the lead was replaced, if it was.
 pub(super) fn progressing(
     conditions: &mut Conditions,
     facts: &Facts<'_>,
-    phase: &Phase,
     brokers: &Brokers,
+    lead: Option<&PodView<'_>>,
     replaced: Option<&str>,
 ) {
+    let waiting = waiting(facts, lead);
+    let beside = waiting.as_ref().map(|it| format!(". Also: {}", it.message)).unwrap_or_default();
     let stopped = if let Some(error) = facts.error {
         Some((error.category(), error.chain()))
-    } else if phase.state == State::Invalid {
+    } else if facts.state() == State::Invalid {
         let message = "the specification is invalid: see the condition Accepted";
         Some((Reason::Invalid.as_str(), message.to_owned()))
-    } else if phase.end.is_some() {
+    } else if facts.end().is_some() {
         let edited = not_run_again(facts).map(|message| (Reason::NotRunAgain.as_str(), message));
         edited.or_else(|| Some((Reason::Finished.as_str(), finished(facts))))
     } else if let Some(message) = change_refused(facts) {
-        Some((Reason::ChangeRefused.as_str(), message + &waiting_beside(phase)))
+        Some((Reason::ChangeRefused.as_str(), message + &beside))
     } else {
         let refused = facts.live.pods.refused.as_ref();
         refused.map(|refused| (Reason::PodsRefused.as_str(), refused.clone()))
     };
     if let Some((reason, message)) = stopped {
         conditions.no(kind::PROGRESSING, reason, message);
-    } else if facts.plan.mode == Mode::StartedByAnotherOperator {
+    } else if facts.live.foreign == Some(Foreign::Operator) {
         let message = "another operator created the Job: this operator leaves it and its objects alone until it \
                        has ended";
-        let message = format!("{message}{}", waiting_beside(phase));
-        conditions.yes(kind::PROGRESSING, Reason::StartedByAnotherOperator, message);
+        let reason = Reason::StartedByAnotherOperator;
+        conditions.yes(kind::PROGRESSING, reason, format!("{message}{beside}"));
     } else {
-        of_phase(conditions, facts, phase, brokers, replaced);
+        of_lifecycle(conditions, facts, brokers, waiting, replaced);
     }
+}
+
+/// What pods of a run wait for, if they do not only need time.
+fn waiting(facts: &Facts<'_>, lead: Option<&PodView<'_>>) -> Option<Waiting> {
+    use Lifecycle::{Pending, Running, Starting};
+    if !matches!(facts.live.lifecycle, Pending | Starting | Running) {
+        return None;
+    }
+    let found = facts.live.pods.waiting.clone();
+    let found = found.or_else(|| lead.and_then(|it| it.waiting.clone()));
+    found.or_else(|| facts.live.job.as_ref().filter(|_| lead.is_none()).and_then(no_pods))
+}
+
+/// The wait of a started Job that has no pods: the Job controller cannot create them.
+fn no_pods(job: &Job) -> Option<Waiting> {
+    let status = job.status.as_ref()?;
+    let none = status.start_time.is_some() && status.active.unwrap_or_default() == 0;
+    let refused = none && status.terminating.unwrap_or_default() == 0;
+    let name = job.name_any();
+    let message = format!("the Job has no pod yet; `kubectl describe job {name}` shows why");
+    refused.then_some(Waiting { message, is_persistent: false })
 }
 
 /// Message about a finished run, and about pods that foreign containers keep running.
@@ -67,7 +93,7 @@ fn finished(facts: &Facts<'_>) -> String {
 /// Message about edits of a finished MiniCluster, which have no effect. An invalid edit is reported by `Accepted`.
 fn not_run_again(facts: &Facts<'_>) -> Option<String> {
     let refused = facts.plan.violations.is_some();
-    let changed = generation(facts) != facts.plan.generation || !facts.plan.refused.is_empty();
+    let changed = facts.generation() != facts.plan.generation || !facts.plan.refused.is_empty();
     if !changed || refused || facts.plan.expires {
         return None;
     }
@@ -80,9 +106,9 @@ fn not_run_again(facts: &Facts<'_>) -> Option<String> {
 }
 
 fn change_refused(facts: &Facts<'_>) -> Option<String> {
-    let what = if let Mode::StartedByAnotherRelease(image) = &facts.plan.mode {
+    let what = if let Some(Foreign::Release(image)) = &facts.live.foreign {
         // No change can reach agents whose configuration this operator cannot read.
-        (generation(facts) != facts.plan.generation).then(|| {
+        (facts.generation() != facts.plan.generation).then(|| {
             format!(
                 "it was started by another release of the operator, with the agent image {image}, whose \
                  agent.toml this one cannot read"
@@ -96,49 +122,42 @@ fn change_refused(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-fn waiting_beside(phase: &Phase) -> String {
-    let waiting = phase.waiting.as_ref();
-    waiting.map(|waiting| format!(". Also: {}", waiting.message)).unwrap_or_default()
-}
-
-/// Sets the condition from the phase; `replaced` is why the lead was replaced, if it was.
-fn of_phase(
+fn of_lifecycle(
     conditions: &mut Conditions,
     facts: &Facts<'_>,
-    phase: &Phase,
     brokers: &Brokers,
+    waiting: Option<Waiting>,
     replaced: Option<&str>,
 ) {
+    use Lifecycle::{
+        Degraded, Ended, Ending, Failing, New, Pending, Running, Starting, Suspended, Suspending,
+    };
     let also = replaced.map(|why| format!("; {why}")).unwrap_or_default();
     let starting = if replaced.is_some() { Reason::LeadReplaced } else { Reason::Starting };
-    if let Some(waiting) = &phase.waiting {
+    if let Some(waiting) = waiting {
         // A short wait is part of every start.
         let reason = if waiting.is_persistent { Reason::Waiting } else { starting };
         return conditions.yes(kind::PROGRESSING, reason, format!("{}{also}", waiting.message));
     }
-    let (holds, reason, message) = match phase.state {
-        State::Pending | State::Starting if services_pod_waits(facts).is_some() => {
+    let lifecycle = &facts.live.lifecycle;
+    let (holds, reason, message) = match lifecycle {
+        New | Pending | Starting if services_pod_waits(facts).is_some() => {
             (true, Reason::Waiting, services_pod_waits(facts).unwrap_or_default())
         }
-        State::Pending => {
-            let awaited = match &facts.live.job {
-                Some(_) => "the lead's pod to start",
-                None => "the Job",
-            };
-            (true, starting, format!("waiting for {awaited}{also}"))
-        }
-        State::Starting => (true, starting, format!("{}{also}", brokers.message())),
-        State::Degraded => {
+        New => (true, starting, format!("waiting for the Job{also}")),
+        Pending => (true, starting, format!("waiting for the lead's pod to start{also}")),
+        Starting => (true, starting, format!("{}{also}", brokers.message())),
+        Degraded => {
             let message = format!("the lead was ready and no longer is: {}", brokers.message());
             (false, Reason::Degraded, message)
         }
-        State::Ending if phase.suspending => {
+        Suspending => {
             (true, Reason::Suspending, "waiting for the pods of the suspended Job".to_owned())
         }
-        State::Ending => (true, Reason::Ending, ending(facts)),
-        State::Running => (false, Reason::Running, format!("the command can run{also}")),
-        State::Suspended => (false, Reason::Suspended, "see the condition Suspended".to_owned()),
-        State::Complete | State::Failed | State::Invalid => return,
+        Ending | Failing => (true, Reason::Ending, ending(facts)),
+        Running => (false, Reason::Running, format!("the command can run{also}")),
+        Suspended(_) => (false, Reason::Suspended, "see the condition Suspended".to_owned()),
+        Ended(_) => return,
     };
     conditions.set(kind::PROGRESSING, holds, reason, message);
 }

@@ -1,9 +1,8 @@
 //! The result of a run for workflow engines: exit code, and what failed.
 
 use super::facts::Facts;
-use super::phase::Phase;
-use super::pod::{Ended, PodView};
-use flux_api::crd::{MiniClusterStatus, RunResult, State};
+use crate::controller::observe::pod_view::{Ended, PodView};
+use flux_api::crd::{MiniClusterStatus, RunResult};
 use flux_contract::{ClusterName, TerminationMessage, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,14 +16,13 @@ pub(super) fn result(
     old_run: Option<&MiniClusterStatus>,
     runner: &str,
     facts: &Facts<'_>,
-    phase: &Phase,
     lead: Option<&PodView<'_>>,
     exit_code: Option<i32>,
     now: &Time,
 ) -> Option<RunResult> {
-    phase.end.as_ref()?;
+    let end = facts.end()?;
     let well = || lead?.ended.as_ref().filter(|ended| ended.exit_code == 0).map(of_end);
-    let found = if phase.state == State::Complete {
+    let found = if end.complete {
         well()
     } else {
         let worker = facts.live.pods.failed_worker.as_ref();
@@ -95,18 +93,16 @@ fn end_of(text: &str) -> &str {
 mod tests {
     use super::*;
     use crate::controller::decide::Plan;
-    use crate::controller::fixtures::{at, ended, ended_job, pod};
+    use crate::controller::fixtures::{at, ended, ended_job, job, observed, pod};
     use crate::controller::observe::{Observed, Pods};
     use crate::controller::status::status;
     use k8s_openapi::api::core::v1::ContainerState;
     use serde_json::json;
 
     fn of(old: Option<&MiniClusterStatus>, type_: &str, pods: Pods) -> MiniClusterStatus {
-        let live = Observed {
-            job: Some(ended_job(type_, "PodFailurePolicy")),
-            pods,
-            ..Observed::default()
-        };
+        let job = Some(ended_job(type_, "PodFailurePolicy"));
+        let live = Observed { job, pods, ..Observed::default() };
+        let live = live.classified(None, 1, "agent", &at(300));
         let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
         status(old, "hello", &Facts { live: &live, plan: &plan, error: None }, at(300))
     }
@@ -162,9 +158,7 @@ mod tests {
         assert_eq!((gone.result, gone.jobid), (status.result, status.jobid));
         let unseen = of(None, "Complete", Pods::default());
         assert_eq!(unseen.result, Some(RunResult::default()));
-        let live =
-            Observed { job: Some(crate::controller::fixtures::job(4)), ..Observed::default() };
-        let plan = Plan::default();
+        let (live, plan) = (observed(Some(job(4))), Plan::default());
         let facts = Facts { live: &live, plan: &plan, error: None };
         assert_eq!(super::super::status(None, "hello", &facts, at(300)).result, None);
     }

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::controller::decide::Plan;
-use crate::controller::decide::mode::Mode;
-use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
 use crate::controller::job_ext::LATE_START_ANNOTATION;
+use crate::controller::observe::foreign::Foreign;
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Observed, Pods};
 use crate::controller::run_record::RunRecord;
@@ -21,7 +20,7 @@ use std::collections::BTreeMap;
 struct Case {
     live: Observed,
     plan: Plan,
-    error: Option<Error>,
+    record: Option<RunRecord>,
 }
 
 fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Case {
@@ -31,7 +30,7 @@ fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Case {
         ..Observed::default()
     };
     let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
-    Case { live, plan, error: None }
+    Case { live, plan, ..Case::default() }
 }
 
 fn lead(phase: &str, state: ContainerState) -> Pod {
@@ -47,8 +46,11 @@ fn of(old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
 }
 
 fn at_second(second: i64, old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
-    let Case { live, plan, error } = observed;
-    status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
+    let Case { live, plan, record } = observed;
+    let (job, record) = (live.job.as_ref(), record.clone());
+    let lifecycle = Lifecycle::of(job, record, &live.pods, plan.interactive, &at(second));
+    let live = &Observed { lifecycle, ..live.clone() };
+    status(old, "hello", &Facts { live, plan, error: None }, at(second))
 }
 
 fn failed_for(reason: &str, state: ContainerState) -> MiniClusterStatus {
@@ -184,32 +186,6 @@ fn a_lead_that_was_ready_is_never_starting_again() {
 }
 
 #[test]
-fn a_lead_ends_when_its_runner_has_ended() {
-    let lead = || lead("Running", ended(0, "Completed", None));
-    let status = of(None, &observed(Some(job(2)), lead()));
-    assert_eq!(status.state, Some(State::Ending));
-    let mut restarts = job(2);
-    let template = &mut restarts.spec.as_mut().unwrap().template;
-    template.spec.get_or_insert_default().restart_policy = Some("OnFailure".to_owned());
-    let status = of(None, &observed(Some(restarts), lead()));
-    assert_eq!(status.state, Some(State::Starting), "the kubelet starts it again");
-}
-
-#[test]
-fn a_run_ends_with_a_lead_that_is_not_replaced() {
-    for (code, state) in [(0, State::Complete), (7, State::Failed), (75, State::Ending)] {
-        let mut end = ended(code, "Error", Some(COMMAND_FAILED));
-        end.terminated.as_mut().unwrap().finished_at = Some(at(190));
-        let mut job = job(2);
-        job.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
-        let status = of(None, &observed(Some(job), lead("Running", end)));
-        let over = state != State::Ending;
-        assert_eq!((status.state, status.exit_code), (Some(state), over.then_some(code)));
-        assert_eq!(status.completion_time, over.then(|| at(190)));
-    }
-}
-
-#[test]
 fn a_lead_is_running_until_it_has_ended() {
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(295)));
     assert_eq!(status.state, Some(State::Running));
@@ -237,9 +213,9 @@ fn progressing_has_what_a_worker_waits_for() {
 #[test]
 fn a_run_of_another_operator_is_reported_as_left_alone() {
     let mut observed = ready();
-    observed.plan.mode = Mode::StartedByAnotherOperator;
+    observed.live.foreign = Some(Foreign::Operator);
     check(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "alone"));
-    observed.plan.mode = Mode::StartedByAnotherRelease("agent:9".to_owned());
+    observed.live.foreign = Some(Foreign::Release("agent:9".to_owned()));
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
     observed.plan.generation = 2;
     let image = "agent image agent:9";
@@ -291,22 +267,6 @@ fn the_start_deadline_reports_what_was_awaited() {
     job.annotations_mut().insert(LATE_START_ANNOTATION.to_owned(), "no node".to_owned());
     let status = of(None, &observed(Some(job), None));
     check(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
-}
-
-#[test]
-fn a_lost_lead_is_replaced_in_an_interactive_minicluster() {
-    let lost = |interactive: bool, code| {
-        let mut job = job(0);
-        job.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
-        let mut observed = observed(Some(job), lead("Failed", ended(code, "Error", None)));
-        observed.plan.interactive = interactive;
-        of(None, &observed).state
-    };
-    for code in [2, 75, 137] {
-        assert_eq!(lost(true, code), Some(State::Pending));
-        assert_eq!(lost(false, code), Some(State::Ending));
-    }
-    assert_eq!(lost(true, 1), Some(State::Ending));
 }
 
 #[test]
@@ -386,14 +346,6 @@ fn an_eviction_is_the_reason_unless_the_command_had_ended() {
 }
 
 #[test]
-fn a_failure_waits_for_the_exit_code_of_the_lead() {
-    let lead = lead("Running", running());
-    let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
-    assert_eq!(status.state, Some(State::Ending));
-    check(&status, ("Failed", "False", "NotFinished", "has not finished"));
-}
-
-#[test]
 fn an_exit_code_outlives_the_pod_but_not_the_run() {
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let later = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), None);
@@ -409,9 +361,9 @@ fn an_exit_code_outlives_the_pod_but_not_the_run() {
 fn a_finished_run_keeps_its_status_without_pod_and_job() {
     let job = ended_job("Failed", "BackoffLimitExceeded");
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
-    let note = Mode::Finished(RunRecord::of(Some(&job), None, &first, 9, &at(300)));
+    let record = RunRecord::of(Some(&job), None, &first, 9, &at(300));
     let mut later = observed(Some(job), None);
-    later.plan.mode = note;
+    later.record = record;
     assert_eq!(of(Some(&first), &later), first);
     later.live.job = None;
     assert_eq!(of(Some(&first), &later), first);
@@ -446,16 +398,6 @@ fn a_transition_time_moves_only_when_the_condition_flips() {
     let times: BTreeMap<_, _> = times.collect();
     assert_eq!((&times["Accepted"], &times["Ready"]), (&at(300), &at(999)));
     assert_eq!(at_second(1_500, Some(&running), &ready()), running);
-}
-
-#[test]
-fn a_refused_job_has_the_message_of_the_api_server() {
-    let mut observed = observed(None, None);
-    let refused = kube::core::Status::failure("exceeded quota", "Forbidden");
-    let refused = kube::Error::Api(Box::new(refused));
-    observed.error = Some(Error::of(Verb::Apply, "Job", "hello")(refused));
-    let expected = "=apply Job \"hello\": exceeded quota";
-    check(&of(None, &observed), ("Progressing", "False", "ApplyFailed", expected));
 }
 
 #[test]
@@ -504,14 +446,6 @@ fn a_partly_admitted_job_is_reported() {
         &status,
         ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({admitted})")),
     );
-}
-
-#[test]
-fn a_lead_removed_by_a_suspension_is_no_end() {
-    let mut taken = lead("Failed", ended(75, "Error", None));
-    taken.metadata.deletion_timestamp = Some(at(150));
-    let resumed = of(None, &observed(Some(job(0)), taken));
-    assert_eq!((resumed.state, resumed.exit_code), (Some(State::Pending), None));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The state of the run inside a pod, from the pod's status, or, for a lost lead, from the Job's condition.
 
+use super::waiting::{Waiting, remedy, waiting};
 use crate::controller::job_ext::job_condition;
-use crate::controller::observe::waiting::{Waiting, remedy, waiting};
 use crate::controller::pod_ext::{
     condition, containers, disruption, has_failed, is_unstarted, phase,
 };
@@ -22,23 +22,23 @@ const OUT_OF_MEMORY: &str = Reason::OOMKilled.as_str();
 
 /// How a run has ended, for a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// In `CamelCase`.
-    pub(super) reason: String,
-    pub(super) message: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 impl Outcome {
-    pub(super) fn new(reason: impl AsRef<str>, message: String) -> Self {
+    pub(crate) fn new(reason: impl AsRef<str>, message: String) -> Self {
         Self { reason: reason.as_ref().to_owned(), message }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ended {
-    pub(super) exit_code: i32,
+pub(crate) struct Ended {
+    pub(crate) exit_code: i32,
     /// The agent's termination message, if the agent wrote one.
-    pub(super) message: Option<TerminationMessage>,
+    pub(crate) message: Option<TerminationMessage>,
     /// The kubelet's reason: `Error`, `OOMKilled`, ...
     reason: Option<String>,
 }
@@ -53,20 +53,20 @@ impl Ended {
     }
 }
 
-pub(super) struct PodView<'pod> {
-    pub(super) pod: &'pod Pod,
+pub(crate) struct PodView<'pod> {
+    pub(crate) pod: &'pod Pod,
     runner: &'pod str,
-    pub(super) over: bool,
+    pub(crate) over: bool,
     /// The pod has failed before its runner was started.
-    pub(super) unstarted: bool,
-    pub(super) running: bool,
+    pub(crate) unstarted: bool,
+    pub(crate) running: bool,
     /// The broker is online; for the lead: the quorum was reached. A failed sidecar does not change it.
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
     /// The broker was ready and has been unready for longer than [`READINESS_TOLERANCE`].
-    pub(super) degraded: bool,
-    pub(super) ended: Option<Ended>,
+    pub(crate) degraded: bool,
+    pub(crate) ended: Option<Ended>,
     /// Why the pod does not run, if it does not only need time.
-    pub(super) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
 }
 
 /// True when `runner` was ready and has been unready since `since` for longer than [`READINESS_TOLERANCE`]. A `since`
@@ -79,7 +79,7 @@ fn is_lost(runner: &ContainerStatus, since: &Time, now: &Time) -> bool {
 }
 
 impl<'pod> PodView<'pod> {
-    pub(super) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
+    pub(crate) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
         let status = pod.status.as_ref();
         let phase = phase(pod).unwrap_or_default();
         let own = status.into_iter().flat_map(containers).find(|it| it.name == runner);
@@ -110,12 +110,12 @@ impl<'pod> PodView<'pod> {
         view
     }
 
-    pub(super) fn is_about_to_end(&self) -> bool {
+    pub(crate) fn is_about_to_end(&self) -> bool {
         !self.over && self.ended.is_none() && self.pod.metadata.deletion_timestamp.is_none()
     }
 
     /// Why the pod failed, if it did: the end of the runner, else the kubelet's reason, else another container's end.
-    pub(super) fn failure(&self) -> Option<Outcome> {
+    pub(crate) fn failure(&self) -> Option<Outcome> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
             let Outcome { reason, message } = self.runner_failure(ended);
             let ended_by_itself = ended.message.as_ref().is_some_and(|message| message.command_ran);
@@ -133,7 +133,7 @@ impl<'pod> PodView<'pod> {
     }
 
     /// The end of the runner before the kubelet started it again in this pod, if it did.
-    pub(super) fn earlier_end(&self) -> Option<Outcome> {
+    pub(crate) fn earlier_end(&self) -> Option<Outcome> {
         let status = self.pod.status.as_ref()?;
         let own = containers(status).find(|it| it.name == self.runner)?;
         let end = own.last_state.as_ref()?.terminated.as_ref()?;
@@ -153,7 +153,7 @@ impl<'pod> PodView<'pod> {
     }
 
     /// The failed container beside the runner, if there is one, and its end.
-    pub(super) fn failed_beside(&self) -> Option<(&ContainerStatus, &ContainerStateTerminated)> {
+    pub(crate) fn failed_beside(&self) -> Option<(&ContainerStatus, &ContainerStateTerminated)> {
         let beside = |container: &&ContainerStatus| container.name != self.runner;
         let all = self.pod.status.iter().flat_map(containers);
         all.filter(beside).find_map(|container| {
@@ -162,7 +162,7 @@ impl<'pod> PodView<'pod> {
     }
 
     /// For a message: that container with its exit code and its last message.
-    pub(super) fn failed_container(&self) -> Option<String> {
+    pub(crate) fn failed_container(&self) -> Option<String> {
         let (container, end) = self.failed_beside()?;
         let message = end.message.as_deref().unwrap_or_default();
         // The termination message of the agent, or of another program.
@@ -258,7 +258,7 @@ fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> 
 /// The exit code of the lead's runner from the condition of `job`: `Container hello for pod default/hello-0-abcde
 /// failed with exit code 7 matching FailJob rule at index 1` (`pod_failure_policy.go` of Kubernetes). `None` if the
 /// message does not agree with the rules of the Job.
-pub(super) fn exit_code_of_lost_lead(job: &Job) -> Option<i32> {
+pub(crate) fn exit_code_of_lost_lead(job: &Job) -> Option<i32> {
     let name = job.name_any();
     let failed = job_condition(job, "Failed")?;
     if failed.reason.as_deref() != Some("PodFailurePolicy") {
@@ -283,7 +283,7 @@ fn rule_matches(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
 }
 
 /// The failure with this exit code, which is the agent's or the command's.
-pub(super) fn failure_of_lost_lead(code: i32) -> Outcome {
+pub(crate) fn failure_of_lost_lead(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
     if let Some(exit) = Exit::from_code(code) {
         return Outcome::new(

@@ -1,0 +1,92 @@
+//! Finds runs that another operator or another release has started, which this one leaves as they are.
+
+use crate::controller::job_ext::noted_generation;
+use flux_api::cluster::AGENT_CONTAINER;
+use flux_contract::ClusterName;
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
+
+/// Another actor that has started the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    Operator,
+    /// A release whose agents are of this image: this operator cannot read their configuration, or the configuration
+    /// is gone and they may not be able to read a new one.
+    Release(String),
+}
+
+/// The other actor that has started the run of `job`. `has_config_map` and `is_readable` concern the agents'
+/// configuration; `agent_image` is this operator's.
+pub(crate) fn foreign(
+    job: &Job,
+    has_config_map: bool,
+    is_readable: bool,
+    agent_image: &str,
+) -> Option<Foreign> {
+    if noted_generation(job).is_none() {
+        return Some(Foreign::Operator);
+    }
+    let image = image(job).unwrap_or_default();
+    let is_other = !is_readable && (has_config_map || image != agent_image);
+    is_other.then(|| Foreign::Release(image.to_owned()))
+}
+
+/// The image from which the pods of `job` copy or mount the agent.
+fn image(job: &Job) -> Option<&str> {
+    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+    let mut containers = pod.init_containers.iter().flatten();
+    let copies_agent = containers.clone().find(|container| container.name == AGENT_CONTAINER);
+    if let Some(container) = copies_agent {
+        return container.image.as_deref();
+    }
+    let name = ClusterName::new(&job.name_any()).ok()?.agent_image_volume();
+    match pod.volumes.iter().flatten().find(|volume| volume.name == name) {
+        Some(mounted) => mounted.image.as_ref()?.reference.as_deref(),
+        // One image has both agent and view, and the first init container copies both.
+        None => containers.next()?.image.as_deref(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{built, built_with, cluster};
+    use crate::controller::observe::stores::strip_job;
+    use flux_api::objects::GENERATION_ANNOTATION;
+    use flux_contract::Install;
+    use serde_json::json;
+
+    #[test]
+    fn only_readable_runs_of_this_operator_are_its_own() {
+        let own = built(&cluster(&json!({})), 1).job;
+        let mut of_go = own.clone();
+        of_go.annotations_mut().remove(GENERATION_ANNOTATION);
+        let release = || Some(Foreign::Release("agent".to_owned()));
+        for (job, has_config_map, is_readable, agent_image, expected) in [
+            (&own, true, true, "agent", None),
+            (&own, true, true, "agent:9", None),
+            (&own, true, false, "agent", release()),
+            (&own, false, false, "agent", None),
+            (&own, false, false, "agent:9", release()),
+            (&of_go, false, false, "agent", Some(Foreign::Operator)),
+        ] {
+            let found = foreign(job, has_config_map, is_readable, agent_image);
+            assert_eq!(found, expected, "{has_config_map} {is_readable} {agent_image}");
+        }
+    }
+
+    #[test]
+    fn the_agent_image_is_found_mounted_and_copied() {
+        let one_image = json!({ "flux": { "container": { "image": "agent" } } });
+        let both = built(&cluster(&one_image), 1).job;
+        let template = both.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        assert_eq!(template.init_containers.as_ref().unwrap().len(), 1);
+        let copied = built(&cluster(&json!({})), 1).job;
+        let mounted = built_with(&cluster(&json!({})), Install::Image).job;
+        for mut job in [copied, mounted, both] {
+            assert_eq!(image(&job), Some("agent"));
+            strip_job(&mut job);
+            assert_eq!(image(&job), Some("agent"));
+        }
+    }
+}
