@@ -64,7 +64,11 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
         on_clusters::check_filter(filter)?;
     }
     let all = arguments.all;
-    let changes = if all { Changes::NotCompared } else { Changes::of_checkout() };
+    let changes = if all {
+        Changes::NotCompared("--all asks for it".to_owned())
+    } else {
+        Changes::of_checkout()
+    };
     let report = Report::new(progress, changes);
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
@@ -100,6 +104,9 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
         Some(reason) => report.not_run("tests on a cluster", reason),
     }
     report.end()?;
+    if images.is_some() {
+        images::record(progress)?;
+    }
     if own.is_some() { changes::record_pass() } else { Ok(()) }
 }
 

@@ -1,5 +1,6 @@
 //! Which checks a change can break, by the paths of the files that it changes.
 
+use crate::cache;
 use crate::product::{checkout, printed, target};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
@@ -73,28 +74,24 @@ pub(super) const IMAGES: Paths = &[
 /// How the checkout differs from a commit whose checks have been run.
 #[derive(Debug)]
 pub(super) enum Changes {
-    /// The user wants every check.
-    NotCompared,
-    /// There is no commit to compare with, for this reason: every check runs but those of the images that are shipped.
-    WithoutHistory(String),
+    /// The checkout is compared with no commit, for this reason: every check runs.
+    NotCompared(String),
     /// These files have changed since this commit.
     Since { commit: String, paths: Vec<String> },
 }
 
 impl Changes {
     /// Compares the checkout, with what is not committed, with the last commit in its history whose checks passed here,
-    /// else with the commit where its branch has left `main`, else with the commit before `HEAD`: that is the former
-    /// state of `main` if `HEAD` is a merge.
+    /// else with the commit where its branch has left `main`. A fresh clone of `main` has neither.
     pub(super) fn of_checkout() -> Self {
         let compared = base().and_then(|commit| Ok(Self::Since { paths: paths(&commit)?, commit }));
-        compared.unwrap_or_else(|error| Self::WithoutHistory(format!("{error:#}")))
+        compared.unwrap_or_else(|error| Self::NotCompared(format!("{error:#}")))
     }
 
     /// Describes what the checkout is compared with.
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::NotCompared => "every check runs".to_owned(),
-            Self::WithoutHistory(reason) => format!("the change is not known: {reason}"),
+            Self::NotCompared(reason) => format!("every check runs: {reason}"),
             Self::Since { commit, paths } => {
                 format!("{} files have changed since {commit}", paths.len())
             }
@@ -103,18 +100,10 @@ impl Changes {
 
     /// Why a check that reads `read` cannot fail because of the changes; nothing where it can.
     pub(super) fn obstacle(&self, read: Paths) -> Option<String> {
-        match self {
-            Self::NotCompared => None,
-            Self::WithoutHistory(reason) => {
-                (read == IMAGES).then(|| format!("{reason}; `--all` runs it"))
-            }
-            Self::Since { commit, paths } => {
-                let concerns = |path: &String| read.iter().any(|pattern| matches(pattern, path));
-                let unchanged =
-                    || format!("no file that it reads has changed since {commit}; `--all` runs it");
-                (!paths.iter().any(concerns)).then(unchanged)
-            }
-        }
+        let Self::Since { commit, paths } = self else { return None };
+        let concerns = |path: &String| read.iter().any(|pattern| matches(pattern, path));
+        (!paths.iter().any(concerns))
+            .then(|| format!("no file that it reads has changed since {commit}; `--all` runs it"))
     }
 }
 
@@ -145,10 +134,20 @@ fn base() -> Result<String> {
     }
     let head = git(&["rev-parse", "HEAD"])?;
     let left = MAIN.iter().find_map(|main| git(&["merge-base", "HEAD", main]).ok());
-    match left.filter(|commit| *commit != head) {
-        Some(left) => short(&left),
-        None => short("HEAD^").context("the clone has no commit to compare with"),
-    }
+    let left = left.filter(|commit| *commit != head);
+    short(&left.context(
+        "there is neither a commit whose checks passed here, nor another branch to compare with",
+    )?)
+}
+
+/// A name that differs whenever one of the files that a check reads does.
+pub(super) fn key_of(read: Paths) -> Result<String> {
+    let listed = git(&["ls-files", "--cached", "--others", "--exclude-standard", "-z"])?;
+    let paths = listed.split('\0').filter(|path| read.iter().any(|it| matches(it, path)));
+    let files = paths.map(|path| Ok((path, fs::read(checkout()?.join(path))?)));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<_> = files.iter().map(|(path, content)| (*path, content.as_slice())).collect();
+    Ok(cache::key("files", "1", &inputs))
 }
 
 /// The files that differ from `commit`, and those that git does not know.
@@ -189,10 +188,7 @@ mod tests {
             assert_eq!(since(&["README.md", path]).obstacle(read).is_none(), runs, "{path}");
         }
         assert!(since(&[]).obstacle(ALERTS).unwrap().contains("since 1234567"));
-        assert_eq!(Changes::NotCompared.obstacle(IMAGES), None);
-        let unknown = Changes::WithoutHistory("shallow".to_owned());
-        assert_eq!(unknown.obstacle(ALERTS), None);
-        assert!(unknown.obstacle(IMAGES).is_some());
+        assert_eq!(Changes::NotCompared("no git".to_owned()).obstacle(ALERTS), None);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The images that are shipped, and the programs in them: operator and agent are small, and the agent for other
 //! architectures is the same program.
 
-use super::changes::IMAGES;
+use super::changes::{IMAGES, key_of};
 use super::report::{ONLY_ALL, Report};
 use crate::architecture::Architecture;
 use crate::images::libraries::with_libraries;
 use crate::product::binaries::{self, Binaries};
 use crate::product::dockerfiles::{self, Images};
-use crate::product::{AGENT, cargo, of_this_machine, other_architectures};
+use crate::product::{AGENT, cargo, checkout, of_this_machine, other_architectures};
+use crate::progress::Progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
@@ -36,11 +37,17 @@ const REGISTER: &str = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc\n\
                         cat \"$0\" > /proc/sys/fs/binfmt_misc/register\n\
                         exec \"$@\"";
 
+/// The file with a hash of the [`IMAGES`] files whose images have passed these checks. It is committed: a fresh clone does
+/// not build again what was checked before.
+const CHECKED: &str = "e2e/src/verify/images_checked.txt";
+
 /// Builds the images that are shipped if a change can have broken their build or their size; the tests on a cluster use
 /// them then. Images for other architectures are built with `all` only.
 pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
     const NAME: &str = "images that are shipped";
-    if report.leaves_out(NAME, IMAGES) {
+    if !all && are_checked().unwrap_or_default() {
+        let reason = format!("their files are those of the last check ({CHECKED}); `--all` runs it");
+        report.not_run(NAME, &reason);
         return None;
     }
     if !nix::unistd::geteuid().is_root() {
@@ -56,6 +63,20 @@ pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
         Ok(())
     });
     built
+}
+
+fn are_checked() -> Result<bool> {
+    let checked = fs::read_to_string(checkout()?.join(CHECKED))?;
+    Ok(checked.trim_end() == key_of(IMAGES)?)
+}
+
+/// Records that the images of this checkout have passed.
+pub(super) fn record(progress: &Progress) -> Result<()> {
+    if !are_checked().unwrap_or_default() {
+        fs::write(checkout()?.join(CHECKED), key_of(IMAGES)? + "\n")?;
+        progress.log(&format!("the images have passed: commit {CHECKED}, which has changed"));
+    }
+    Ok(())
 }
 
 /// Checks what is in the images.
