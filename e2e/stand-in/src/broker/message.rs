@@ -120,8 +120,8 @@ impl Question {
     fn eventlog(&self, events: &Value) -> Option<String> {
         let key = self.payload["keys"][0].as_str()?;
         let log = events[if key == "guest.exec.eventlog" { "exec" } else { key }].as_array()?;
-        let text: String = log.iter().map(|event| format!("{event}\n")).collect();
-        Some(json!({ key: text }).to_string())
+        let lines: Vec<String> = log.iter().map(Value::to_string).collect();
+        Some(json!({ key: lines.join("\n") }).to_string())
     }
 
     /// The whole answer of a broker that belongs to `owner`.
