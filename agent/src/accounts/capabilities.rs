@@ -16,7 +16,8 @@ const ON_FILES: [Capability; 4] = [
 pub(super) fn lacking(wanted: &[Capability]) -> String {
     let had = caps::read(None, CapSet::Permitted).unwrap_or_else(|_| caps::all());
     let lacking = wanted.iter().filter(|capability| !had.contains(capability));
-    let names = lacking.map(|it| it.to_string().trim_start_matches("CAP_").to_owned());
+    let names =
+        lacking.map(|capability| capability.to_string().trim_start_matches("CAP_").to_owned());
     names.collect::<Vec<_>>().join(", ")
 }
 

@@ -75,7 +75,8 @@ impl Databases {
             added.push((file, format!("{end}{line}\n")));
         };
         let named = self.groups().find(|group| group.name == name);
-        let gid = named.or_else(|| self.groups().find(|group| group.gid == uid)).map(|it| it.gid);
+        let gid =
+            named.or_else(|| self.groups().find(|group| group.gid == uid)).map(|group| group.gid);
         if gid.is_none() {
             add("group", &self.group, format!("{name}:x:{uid}:"));
         }

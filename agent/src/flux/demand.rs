@@ -69,18 +69,20 @@ struct Place {
 /// A job without room beside the others waits for them, and needs as many pods as it would need alone. A job that is too
 /// large for `most` pods needs none.
 fn pods_needed(ranks: &[RankStatus], waiting: &[WaitingJob], most: u32) -> u32 {
-    let busy = ranks.iter().filter(|it| it.cores_allocated > 0 || it.gpus_allocated > 0);
-    let mut highest = busy.map(|it| it.rank).max();
+    let busy =
+        ranks.iter().filter(|status| status.cores_allocated > 0 || status.gpus_allocated > 0);
+    let mut highest = busy.map(|status| status.rank).max();
     // The next pod of a rank undrains a rank that an agent has drained.
-    let is_given = |it: &&RankStatus| it.drained.as_deref().is_none_or(|why| why == REASON);
-    let given = ranks.iter().filter(|it| it.rank < most).filter(is_given);
+    let is_given = |status: &&RankStatus| status.drained.as_deref().is_none_or(|why| why == REASON);
+    let given = ranks.iter().filter(|status| status.rank < most).filter(is_given);
     let mut beside: Vec<Place> = given
-        .map(|it| {
-            let free = it.cores.saturating_sub(it.cores_allocated);
-            Place { rank: it.rank, cores: it.cores, free }
+        .map(|status| {
+            let free = status.cores.saturating_sub(status.cores_allocated);
+            Place { rank: status.rank, cores: status.cores, free }
         })
         .collect();
-    let empty: Vec<Place> = beside.iter().map(|it| Place { free: it.cores, ..*it }).collect();
+    let empty: Vec<Place> =
+        beside.iter().map(|place| Place { free: place.cores, ..*place }).collect();
     for job in waiting {
         if highest.is_some_and(|rank| rank + 1 >= most) {
             break;
@@ -109,11 +111,11 @@ fn place(job: &WaitingJob, places: &mut [Place]) -> Option<u32> {
 
 /// The places and the number of cores of each for a job that requests nodes: all cores, unless it requests a number.
 fn on_nodes(job: &WaitingJob, nodes: usize, places: &[Place]) -> Option<Vec<(usize, usize)>> {
-    let share_of = |it: &Place| match job.cores {
-        Some(cores) => Some(cores.div_ceil(nodes.max(1))).filter(|share| *share <= it.free),
-        None => Some(it.cores).filter(|all| *all == it.free),
+    let share_of = |place: &Place| match job.cores {
+        Some(cores) => Some(cores.div_ceil(nodes.max(1))).filter(|share| *share <= place.free),
+        None => Some(place.cores).filter(|all| *all == place.free),
     };
-    let fitting = places.iter().enumerate().filter_map(|(at, it)| Some((at, share_of(it)?)));
+    let fitting = places.iter().enumerate().filter_map(|(at, place)| Some((at, share_of(place)?)));
     let takes: Vec<_> = fitting.take(nodes).collect();
     (takes.len() == nodes).then_some(takes)
 }

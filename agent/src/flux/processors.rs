@@ -117,7 +117,7 @@ mod tests {
             (usable(&root), limit(&root))
         };
         let own = ["/proc/self/cgroup", "/sys/fs/cgroup/kubepods/pod1/2/cpu.max"];
-        let first = ["quota", "period"].map(|it| format!("/sys/fs/cgroup/cpu/cpu.cfs_{it}_us"));
+        let first = ["quota", "period"].map(|name| format!("/sys/fs/cgroup/cpu/cpu.cfs_{name}_us"));
         for (quota, period, expected) in [
             ("150000", "100000\n", (1, Some(1.5))),
             ("50000", "100000\n", (1, Some(0.5))),

@@ -55,15 +55,16 @@ impl Resources {
     }
 
     pub(crate) fn text(&self) -> String {
-        let number = |it: Option<usize>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
-        let limit = |it: Option<String>| it.unwrap_or_else(|| "none".to_owned());
+        let number =
+            |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let limit = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         let lines = [
             ("cores for Flux", number(self.flux_cores)),
             ("GPUs for Flux", number(self.flux_gpus)),
             ("processors", self.processors.to_string()),
             ("tasks", if self.exclusive { "bound to own cores" } else { "not bound" }.to_owned()),
-            ("CPU limit", limit(self.cpu_limit.map(|it| format!("{it:.2} processors")))),
-            ("memory limit", limit(self.memory_limit.map(|it| format!("{} MiB", it >> 20)))),
+            ("CPU limit", limit(self.cpu_limit.map(|limit| format!("{limit:.2} processors")))),
+            ("memory limit", limit(self.memory_limit.map(|bytes| format!("{} MiB", bytes >> 20)))),
         ];
         let mut text = String::new();
         for (name, value) in lines {

@@ -125,7 +125,7 @@ fn configured(sysroot: &Sysroot, file: &Path, done: &mut BTreeSet<PathBuf>) -> V
                 directories.extend(configured(sysroot, &file, done));
             }
         } else {
-            let entries = line.split([' ', '\t', ',', ':']).filter(|it| it.starts_with('/'));
+            let entries = line.split([' ', '\t', ',', ':']).filter(|entry| entry.starts_with('/'));
             directories.extend(entries.map(PathBuf::from));
         }
     }
@@ -141,8 +141,8 @@ fn matching(sysroot: &Sysroot, pattern: &Path) -> Vec<PathBuf> {
     let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
     let names = sysroot.names(directory).into_iter();
     names
-        .filter(|it| it.starts_with(start) && it.ends_with(end))
-        .map(|it| directory.join(it))
+        .filter(|name| name.starts_with(start) && name.ends_with(end))
+        .map(|name| directory.join(name))
         .collect()
 }
 

@@ -90,7 +90,8 @@ pub(crate) fn of_command(
 /// program from their arguments.
 fn words(command: &[String]) -> impl Iterator<Item = &str> {
     let (first, rest) = command.split_at(1.min(command.len()));
-    let is_separator = |it: char| it.is_whitespace() || SEPARATORS.contains(&it);
+    let is_separator =
+        |character: char| character.is_whitespace() || SEPARATORS.contains(&character);
     let inner = rest.iter().flat_map(move |word| word.split(is_separator));
     first.iter().map(String::as_str).chain(inner.filter(|word| !word.is_empty()))
 }
@@ -111,7 +112,9 @@ fn choice(
     has_pmix: bool,
     may_load: impl FnOnce() -> bool,
 ) -> Choice {
-    if let Some(asked) = asked.filter(|list| !has_pmix && list.split(',').any(|it| it == "pmix")) {
+    if let Some(asked) =
+        asked.filter(|list| !has_pmix && list.split(',').any(|entry| entry == "pmix"))
+    {
         return Choice::Refuse(format!(
             "the option pmi={asked} needs flux-pmix, and this Flux has no shell plugin {PLUGIN}: use a view with it, or \
              leave the option out"

@@ -127,7 +127,8 @@ fn become_attach(flux_job: &Path, job: &str, environment: &Variables) -> io::Err
         let argv = [FLUX_JOB, "attach", job].map(|argument| text(argument.as_bytes()));
         let argv = argv.into_iter().collect::<io::Result<Vec<_>>>()?;
         let variables = environment.iter().map(|(name, value)| format!("{name}={value}"));
-        let variables = variables.map(|it| text(it.as_bytes())).collect::<io::Result<Vec<_>>>()?;
+        let variables =
+            variables.map(|variable| text(variable.as_bytes())).collect::<io::Result<Vec<_>>>()?;
         let program = text(flux_job.as_os_str().as_bytes())?;
         execve(&program, &argv, &variables).map_err(io::Error::from)
     };

@@ -105,7 +105,7 @@ impl Tasks {
         }
         loop {
             let tasks: Vec<&Task> =
-                active.iter().map(|it| self.first(it)).collect::<Result<_, _>>()?;
+                active.iter().map(|service| self.first(service)).collect::<Result<_, _>>()?;
             let provided = |need: &String| tasks.iter().any(|task| task.provides(need));
             let mut kept = Vec::new();
             for service in &active {

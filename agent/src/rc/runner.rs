@@ -96,8 +96,11 @@ async fn run_all(runner: Arc<TaskRunner>, order: Order) -> bool {
     let mut running = JoinSet::new();
     let mut succeeded = true;
     loop {
-        let ready: Vec<String> =
-            waiting.iter().filter(|(_, before)| before.is_empty()).map(|it| it.0.clone()).collect();
+        let ready: Vec<String> = waiting
+            .iter()
+            .filter(|(_, before)| before.is_empty())
+            .map(|(name, _)| name.clone())
+            .collect();
         for name in ready {
             waiting.remove(&name);
             let runner = runner.clone();
@@ -225,7 +228,7 @@ impl TaskRunner {
             "cron-load" => self.load_cron().await,
             "push-cleanup" => self.push_cleanup().await,
             "post-finish-event" => self.flux(&["startlog", "--post-finish-event"], None).await,
-            "content-flush" => self.ask("content.flush", None).await.map_err(|it| chain(&it)),
+            "content-flush" => self.ask("content.flush", None).await.map_err(|error| chain(&error)),
             "content-dump" => self.dump().await,
             name if SCRIPTS.contains(&name) => self.scripts().await,
             _ => Err("there is no such step".to_owned()),

@@ -204,12 +204,4 @@ mod tests {
             assert_eq!(Report::from_bytes(cut_off), None);
         }
     }
-
-    #[test]
-    fn the_first_executable_on_the_path_is_found() {
-        let environment = environment(&[("PATH", "/a:/b:/c")]);
-        let found = find_program(&environment, "flux", |path| !path.starts_with("/a"));
-        assert_eq!(found.as_deref(), Some(Path::new("/b/flux")));
-        assert_eq!(find_program(&Environment::new(), "flux", |_| true), None);
-    }
 }

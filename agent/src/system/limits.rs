@@ -111,7 +111,11 @@ impl FromStr for Limits {
                 pair.split_once('=').ok_or_else(|| format!("{pair:?} is not NAME=VALUE"))?;
             Ok((name.to_owned(), value.to_owned()))
         };
-        text.split(',').filter(|it| !it.is_empty()).map(pair).collect::<Result<_, _>>().map(Self)
+        text.split(',')
+            .filter(|part| !part.is_empty())
+            .map(pair)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 

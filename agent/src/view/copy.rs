@@ -136,7 +136,8 @@ impl<'run> Copy<'run> {
                 self.link(&tree.entry(&name))?;
             } else if kind.is_file() && metadata.len() < LARGE {
                 together.push((name, metadata));
-            } else if kind.is_file() || kind.is_dir() && !BUILD_RECORDS.iter().any(|it| name == *it)
+            } else if kind.is_file()
+                || kind.is_dir() && !BUILD_RECORDS.iter().any(|record| name == *record)
             {
                 apart.push((name, metadata));
             } else {

@@ -184,12 +184,4 @@ mod tests {
         }
         assert!(layout.curve_certificate_link().starts_with("/srv/shared"));
     }
-
-    #[test]
-    fn paths_that_users_rely_on_stay_the_same() {
-        let layout = Layout::default();
-        assert_eq!(layout.view_helper(), Path::new("/mnt/flux/flux-view.sh"));
-        assert_eq!(layout.local_uri(), "local:///mnt/flux/config/run/flux/local");
-        assert!(AGENT_CONFIG_PATH.starts_with(CONFIG_MOUNT));
-    }
 }

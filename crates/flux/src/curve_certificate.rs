@@ -156,7 +156,8 @@ mod tests {
     fn a_text_that_a_broker_refuses_is_refused() {
         let whole = sample().to_text();
         let other = CurveCertificate::new("hello-0", [8; 32]).unwrap();
-        let [own, other] = [sample(), other].map(|it| z85::encode(it.public_key()));
+        let [own, other] =
+            [sample(), other].map(|certificate| z85::encode(certificate.public_key()));
         for (from, to, expected) in [
             (own.as_str(), other.as_str(), CertificateError::Pair),
             (

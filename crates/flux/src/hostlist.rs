@@ -373,9 +373,9 @@ fn expand(part: &str, characters: &mut usize) -> Result<Vec<Range>, String> {
         brackets += 1;
         let (inside, after) = after.split_once(']').ok_or(UNMATCHED)?;
         let numbers: Vec<_> = inside.split(',').map(Numbers::read).collect::<Result<_, _>>()?;
-        let lengths = numbers.iter().map(|it| digits(it.last).max(it.width));
+        let lengths = numbers.iter().map(|range| digits(range.last).max(range.width));
         longest += before.len() + lengths.max().unwrap_or_default();
-        let count = numbers.iter().map(|it| it.count()).fold(0, usize::saturating_add);
+        let count = numbers.iter().map(|range| range.count()).fold(0, usize::saturating_add);
         let hosts = count.saturating_mul(prefixes.len());
         check_limits(hosts, 0)?;
         if after.is_empty() {

@@ -40,7 +40,8 @@ pub fn parse(text: &str) -> Option<u64> {
 fn dotted(text: &str) -> Option<u64> {
     let groups: Vec<&str> = text.split('.').collect();
     let is_short = |group: &&str| group.len() <= 4;
-    let groups: [&str; 4] = groups.try_into().ok().filter(|it: &[_; 4]| it.iter().all(is_short))?;
+    let groups: [&str; 4] =
+        groups.try_into().ok().filter(|groups: &[_; 4]| groups.iter().all(is_short))?;
     groups.into_iter().try_fold(0, |id, group| Some(id << 16 | hexadecimal(group)?))
 }
 

@@ -43,8 +43,9 @@ impl Compiled {
 fn is_version(text: &str) -> bool {
     let (numbers, rest) = text.split_once('-').unwrap_or((text, "0"));
     let numbers: Vec<&str> = numbers.split('.').collect();
-    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
-    let plain = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'.';
+    let is_number =
+        |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     numbers.len() == 3 && numbers.iter().all(is_number) && rest.bytes().all(plain)
 }
 
@@ -66,7 +67,7 @@ pub(super) fn pythons_of_flux(sysroot: &Sysroot, view: &Path) -> Vec<String> {
 pub(super) fn python_version(name: &str) -> Option<&str> {
     let version = name.strip_prefix("python")?;
     let minor = version.strip_prefix("3.")?;
-    (!minor.is_empty() && minor.bytes().all(|it| it.is_ascii_digit())).then_some(version)
+    (!minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit())).then_some(version)
 }
 
 #[cfg(test)]

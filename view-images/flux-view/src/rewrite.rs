@@ -24,7 +24,7 @@ impl Change {
     /// no space for them.
     pub(super) fn of(elf: &Elf, interpreter: &str, search_path: &str) -> Self {
         let has_path = !elf.rpath.is_empty() || !elf.runpath.is_empty();
-        let searches = |directory: &str| elf.rpath.iter().any(|it| it == directory);
+        let searches = |directory: &str| elf.rpath.iter().any(|entry| entry == directory);
         let is_right = elf.runpath.is_empty() && search_path.split(':').all(searches);
         let other = elf.interpreter.as_ref().filter(|own| *own != interpreter);
         let needs_path = (elf.interpreter.is_some() || has_path) && !is_right;

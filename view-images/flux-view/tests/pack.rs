@@ -174,8 +174,8 @@ fn check(root: &Path, application: Option<&Path>, code: i32) -> BTreeMap<String,
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
-    found.iter().map(|it| (text(it, "name"), text(it, "finding"))).collect()
+    let text = |result: &Value, key: &str| result[key].as_str().unwrap().to_owned();
+    found.iter().map(|result| (text(result, "name"), text(result, "finding"))).collect()
 }
 
 #[test]

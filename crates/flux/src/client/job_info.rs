@@ -85,7 +85,7 @@ pub async fn output(
     }
     let mut push = |event: &str| {
         let event = OutputEvent::parse(event);
-        if let Some(event) = event.filter(|it| stream.is_none_or(|name| name == it.stream)) {
+        if let Some(event) = event.filter(|event| stream.is_none_or(|name| name == event.stream)) {
             last.push(&event.data);
         }
     };
@@ -133,7 +133,8 @@ impl LastBytes {
         }
         // Not in the middle of a character.
         let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
-        let inside = self.bytes.iter().skip(beyond).take(3).take_while(|it| is_inside(it)).count();
+        let inside =
+            self.bytes.iter().skip(beyond).take(3).take_while(|byte| is_inside(byte)).count();
         self.bytes.drain(..beyond + inside);
         self.cut = true;
     }

@@ -98,7 +98,7 @@ fn joined(scheduled: &Scheduled, status: &Status) -> Vec<RankStatus> {
         None => scheduled.down.ranks().map(|(rank, _)| rank).collect(),
     };
     let is_down =
-        |it: &RankStatus| down.contains(&it.rank) && (lists_offline || it.drained.is_none());
+        |rank: &RankStatus| down.contains(&rank.rank) && (lists_offline || rank.drained.is_none());
     let ranks = ranks.into_values().map(|rank| RankStatus { up: !is_down(&rank), ..rank });
     ranks.collect()
 }

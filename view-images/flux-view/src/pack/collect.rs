@@ -172,7 +172,8 @@ impl Contents {
 }
 
 fn is_missing(name: &str, by: &Path, searched: &[PathBuf]) -> Fault {
-    let searched: Vec<_> = searched.iter().map(|it| it.display().to_string()).collect();
+    let searched: Vec<_> =
+        searched.iter().map(|directory| directory.display().to_string()).collect();
     let searched = searched.join(", ");
     Fault::new(
         format!("{} needs {name}, which is not in {searched}", by.display()),

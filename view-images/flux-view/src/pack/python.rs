@@ -115,7 +115,8 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
 fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) {
     let to = modules.join(DIRECTORY);
     let mut sites = Vec::new();
-    let libraries = [name, "python3"].map(|it| ["lib64", "lib"].map(|lib| Path::new(lib).join(it)));
+    let libraries =
+        [name, "python3"].map(|python| ["lib64", "lib"].map(|lib| Path::new(lib).join(python)));
     for prefix in [prefix, Path::new("/usr"), Path::new("/usr/local")] {
         for directory in libraries.iter().flatten().map(|library| prefix.join(library)) {
             sites.extend(["site-packages", "dist-packages"].map(|site| directory.join(site)));
@@ -166,7 +167,8 @@ fn search(directory: &str) -> String {
 
 /// Whether `name` is the directory of the package, or its module as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.
 fn is_of_package(name: &str, package: &str) -> bool {
-    let is_module = Path::new(name).extension().is_some_and(|it| it == "so" || it == "py");
+    let is_module =
+        Path::new(name).extension().is_some_and(|extension| extension == "so" || extension == "py");
     let rest = name.strip_prefix(package);
     rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && is_module))
 }

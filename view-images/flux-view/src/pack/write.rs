@@ -77,7 +77,7 @@ impl<'run> ViewWriter<'run> {
         let needed = Change::of(elf, &self.loader, &self.search_path);
         // The programs of an image, which load these modules, have no search path for the view.
         let is_for_images =
-            self.contents.extensions.as_ref().is_some_and(|it| path.starts_with(it));
+            self.contents.extensions.as_ref().is_some_and(|directory| path.starts_with(directory));
         let path_for_images = is_for_images.then(|| self.search_path.clone());
         let search_path = needed.search_path.clone().or(path_for_images);
         let change = Change { search_path, ..needed.clone() };
@@ -124,7 +124,8 @@ impl<'run> ViewWriter<'run> {
 
     /// The path of an interpreter in the view. A version in its name is ignored: `python3.11` is Python.
     fn interpreter(&self, name: &str) -> Option<PathBuf> {
-        let kind = name.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
+        let kind =
+            name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
         let program = Path::new("bin").join(name);
         let is_there = self.contents.entries.contains_key(&program);
         let named = self.contents.interpreters.get(kind).cloned();
