@@ -44,7 +44,7 @@ impl Resolver {
         let search = config.get_last_search_or_domain().filter(|domain| *domain != "--");
         Ok(Self {
             servers: servers.collect(),
-            search: search.map(str::to_owned).collect(),
+            search: search.cloned().collect(),
             dots: config.ndots as usize,
             hosts: fs::read_to_string("/etc/hosts").unwrap_or_default(),
         })
