@@ -147,26 +147,3 @@ pub async fn run(
         })
         .await;
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use error::Verb;
-    use kube::core::{ObjectMeta, PartialObjectMetaExt as _, Status};
-
-    #[tokio::test]
-    async fn a_conflict_is_retried_soon_and_counts_no_failure() {
-        let (context, _server) = fixtures::context();
-        let (meta, context) =
-            (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));
-        let retry = |error: &Error| retry(Arc::clone(&meta), error, Arc::clone(&context));
-        let status = Status::failure("another version", "Conflict").with_code(409);
-        let conflict = Error::of(Verb::Apply, "Job", "hello")(kube::Error::Api(Box::new(status)));
-        for _ in 0..9 {
-            assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
-        }
-        assert_eq!(retry(&Error::Internal), Action::requeue(FIRST_RETRY));
-        assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
-        assert_eq!(retry(&Error::Internal), Action::requeue(2 * FIRST_RETRY));
-    }
-}

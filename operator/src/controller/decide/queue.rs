@@ -251,9 +251,6 @@ mod tests {
             assert_eq!(asked.job_annotations[LEAST_PODS_ANNOTATION], "2");
             assert_eq!(asked.job_annotations[QUEUED_SIZE_ANNOTATION], "3");
         }
-        let message = "the queue team has admitted 2 of 3 pods";
-        assert_eq!(admitted_in_part(&admitted(waits.clone(), 2)).as_deref(), Some(message));
-        assert_eq!(admitted_in_part(&admitted(waits.clone(), 3)), None);
         // Kueue is about to restore the requested number.
         let mut stops = admitted(waits, 2);
         stops.spec.as_mut().unwrap().suspend = Some(true);

@@ -72,14 +72,3 @@ impl PendingFindings {
             && (&self.refused, self.namespace_ends) == (&other.refused, other.namespace_ends)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl PendingCheck {
-        pub(crate) fn empty() -> Self {
-            Self::new([None, None], Instant::now(), PendingFindings::default())
-        }
-    }
-}

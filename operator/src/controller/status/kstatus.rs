@@ -79,8 +79,8 @@ mod tests {
         (case.live.job, case.plan.generation) = (job, 1);
         change(&mut case);
         let Case { live, plan, error } = &case;
-        let (job, now) = (live.job.as_ref(), at(300));
-        let lifecycle = Lifecycle::of(job, None, &live.pods, plan.interactive, &now);
+        let job = live.job.as_ref();
+        let lifecycle = Lifecycle::of(job, None, &live.pods, plan.interactive, &at(300));
         let live = &Observed { lifecycle, ..live.clone() };
         let facts = Facts { live, plan, error: error.as_ref() };
         with_status(&json!(status(None, "hello", &facts, at(300))))
@@ -166,31 +166,6 @@ mod tests {
             ("failed", of(failed, as_made), FAILED),
             ("invalid", of(None, invalid), FAILED),
         ]
-    }
-
-    /// Computes the result by the rules of kstatus: `Compute` in `pkg/kstatus/status` of sigs.k8s.io/cli-utils 0.37.
-    fn computed(object: &Value) -> &'static str {
-        let status = &object["status"];
-        if status["observedGeneration"] != object["metadata"]["generation"] {
-            return IN_PROGRESS;
-        }
-        let conditions = status["conditions"].as_array().unwrap();
-        let first = |types: &[&str]| {
-            conditions.iter().find(|it| types.iter().any(|type_| it["type"] == *type_))
-        };
-        match (first(&["Stalled", "Reconciling"]), first(&["Ready"])) {
-            (Some(condition), _) if condition["type"] == "Stalled" => FAILED,
-            (Some(_), _) => IN_PROGRESS,
-            (None, Some(ready)) if ready["status"] != "True" => IN_PROGRESS,
-            (None, _) => CURRENT,
-        }
-    }
-
-    #[test]
-    fn kstatus_computes_the_expected_result_in_every_state() {
-        for (what, object, expected) in all() {
-            assert_eq!(computed(&object), expected, "{what}: {object:#}");
-        }
     }
 
     /// Runs the health check for Argo CD in docs/how-to/gitops.md.

@@ -1,6 +1,5 @@
 use super::*;
 use crate::controller::fixtures::{ended_job, job};
-use crate::controller::observe::pending_check::PendingCheck;
 use futures::StreamExt as _;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::PodStatus;
@@ -17,7 +16,7 @@ async fn a_deleted_minicluster_without_an_event_is_forgotten() {
     let client = Client::new(service, "apps");
     let cache = Arc::new(MiniClusterCache::default());
     let gone = ("apps".to_owned(), "gone".to_owned());
-    cache.set_check(&gone, PendingCheck::empty());
+    cache.set_summary(&gone, None);
     let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] });
     let answer = Response::new(Body::from(list.to_string().into_bytes()));
     let is_synced = Arc::new(AtomicBool::new(false));
