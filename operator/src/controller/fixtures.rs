@@ -67,7 +67,7 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
 }
 
 /// A MiniCluster with this Job.
-pub(crate) fn observed(job: Option<Job>) -> Observed {
+pub(super) fn observed(job: Option<Job>) -> Observed {
     Observed { job, ..Observed::default() }.classified(None, 1, "agent", &at(300))
 }
 

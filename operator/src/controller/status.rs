@@ -26,7 +26,7 @@ use flux_api::crd::{MiniCluster, MiniClusterStatus, Reason, State, TimelineEntry
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 
 /// The status of the MiniCluster `name`. `now` is used only for new transition times and for durations, so that equal
 /// facts give an equal status and no write; `old` only for facts that are no longer in the objects of the run.
@@ -242,7 +242,7 @@ fn suspended(conditions: &mut Conditions, facts: &Facts<'_>) {
 fn why_suspended(suspender: &Suspender, facts: &Facts<'_>) -> (Reason, String) {
     let (reason, message) = match suspender {
         Suspender::Queue(queue) => {
-            let job = facts.live.job.as_ref().and_then(|job| job.uid()).unwrap_or_default();
+            let job = facts.live.job.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
             let message = format!(
                 "waits in the queue {queue}; kubectl describe workloads.kueue.x-k8s.io --selector \
                  kueue.x-k8s.io/job-uid={job} shows for what"

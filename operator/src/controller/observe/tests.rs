@@ -70,7 +70,7 @@ fn each_stage_of_a_run_has_its_lifecycle() {
     let failed = ended_job("Failed", "BackoffLimitExceeded");
     let ready = lead("Running", running());
     let image = lead("Pending", waiting("ImagePullBackOff"));
-    for (what, job, lead, interactive, expected) in [
+    for (what, job, lead, interactive, expected) in vec![
         ("no lead", job(0), None, false, Pending),
         ("no image", job(0), Some(image), false, Pending),
         ("not ready", job(2), Some(runner("Running", None)), false, Starting),
@@ -116,7 +116,7 @@ fn a_run_ends_with_its_job_or_its_lead() {
     let complete = ended_job("Complete", "SuccessPolicy");
     let failed = || ended_job("Failed", "BackoffLimitExceeded");
     let of = |code| Some(runner("Running", Some(code)));
-    for (what, job, lead, expected) in [
+    for (what, job, lead, expected) in vec![
         ("the Job is complete", complete, None, Some((State::Complete, 200))),
         ("the Job has failed", failed(), None, Some((State::Failed, 200))),
         ("a webhook's container failed", failed(), of(0), Some((State::Complete, 190))),
@@ -203,7 +203,7 @@ fn a_recorded_run_is_not_repeated_after_unrelated_edits() {
     another.job = Some(ended_job("Complete", "SuccessPolicy"));
     let mut same = another.clone();
     same.job.as_mut().unwrap().metadata.uid = Some("job-uid".to_owned());
-    for (what, live, spec, generation, over) in [
+    for (what, live, spec, generation, over) in vec![
         ("nothing exists", Observed::default(), Some(json!({})), 1, false),
         ("no edit", gone(true), Some(json!({})), 1, true),
         ("an unrelated edit", gone(true), Some(unrelated), 2, true),
