@@ -139,7 +139,6 @@ pub(crate) fn parameters(target: &MiniClusterRef) -> AttachParams {
     }
 }
 
-/// Starts a program in this pod.
 pub(crate) async fn start(
     target: &MiniClusterRef,
     pod: &str,

@@ -38,7 +38,6 @@ impl Cancel {
     }
 }
 
-/// Cancels these jobs.
 pub(crate) async fn cancel(lead: &RankPod, jobs: &[String]) -> Result<()> {
     let mut argv = vec!["cancel"];
     argv.extend(jobs.iter().map(String::as_str));

@@ -28,7 +28,6 @@ pub(crate) struct Doctor {
     format: FormatArgument,
 }
 
-/// A rank and its checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Rank {
     rank: u32,
@@ -97,7 +96,6 @@ impl Doctor {
     }
 }
 
-/// Runs the checks of this pod's agent.
 async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
     let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
     if !runs {

@@ -23,7 +23,6 @@ pub(crate) struct Explain {
     format: FormatArgument,
 }
 
-/// State, cause, remedy and evidence.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {

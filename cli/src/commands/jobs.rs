@@ -53,7 +53,6 @@ fn text(jobs: &[JobReport]) -> String {
     table(&["JOBID", "USER", "NAME", "STATE", "TASKS", "NODES", "RANKS", "TIME"], rows)
 }
 
-/// The colour of a state.
 const fn colour(state: JobStatus) -> AnsiColor {
     match state {
         JobStatus::Run | JobStatus::Completed => AnsiColor::Green,

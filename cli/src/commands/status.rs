@@ -38,7 +38,6 @@ impl Status {
     }
 }
 
-/// The page as text.
 fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> String {
     let mut parts = vec![format!("{}\n", heading(cluster, now))];
     parts.extend(state_condition(cluster).map(|it| format!("{}: {}\n", it.reason, it.message)));

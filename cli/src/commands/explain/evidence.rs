@@ -26,7 +26,6 @@ const READ_LINES: i64 = 200;
 /// Largest number of Events that are shown.
 const MAX_EVENTS: usize = 12;
 
-/// The evidence of an explanation.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Evidence {
@@ -234,7 +233,6 @@ fn last(lines: &[&str]) -> Vec<String> {
     lines[lines.len().saturating_sub(OUTPUT_LINES)..].iter().map(ToString::to_string).collect()
 }
 
-/// The last lines of the output in the status.
 fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
     let result = cluster.status.as_ref().and_then(|status| status.result.as_ref());
     let output = result.and_then(|result| result.output.as_deref()).unwrap_or_default();

@@ -13,10 +13,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
 use std::fmt::Write as _;
 
-/// Width of the bar of a rank.
 const BAR: u16 = 24;
 
-/// Draws `state`.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     let ranks = u16::try_from(state.report.ranks.len()).unwrap_or(u16::MAX).saturating_add(2);
     // The jobs get at least half of the height.

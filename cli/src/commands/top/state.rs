@@ -4,7 +4,6 @@ use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use flux_contract::instance::{InstanceReport, JobReport};
 
-/// The contents of the screen.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     pub name: String,

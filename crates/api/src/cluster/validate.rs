@@ -184,7 +184,7 @@ fn archive(
             is_mounted(path, runner.container.volume_mounts.as_deref().unwrap_or_default())
                 || overlay.is_some_and(|overlay| overlay.get("containers").is_some());
         faults.require(is_on_a_volume, "spec.archive.path", || {
-            format!("{path:?} is on no volume of the container that runs Flux, so that the state would be gone with its pod: mount a volume there, or give a path on one")
+            format!("{path:?} is on no volume of the container that runs Flux, so the state would be lost with its pod: mount a volume there, or give a path on one")
         });
     }
     Some(path.clone())

@@ -60,7 +60,7 @@ pub struct Container {
     #[x_kube(
         merge_strategy = ListMerge::Atomic,
         validation = Rule::new("self.all(p, self.exists_one(q, q == p))")
-            .message("one port is there twice: remove one")
+            .message("the list has a port twice: remove one")
             .reason(Reason::FieldValueDuplicate)
     )]
     #[schemars(schema_with = "ports")]
@@ -245,7 +245,7 @@ pub struct Commands {
         .message("at most one of hostPath, configMapName, claimName, secretName, csiDriver and emptyDir: keep one")
         .reason(Reason::FieldValueInvalid),
     validation = required(".path", "has(self.path) || self.emptyDir",
-        "missing: say where the volume is mounted"),
+        "missing: give the path at which the volume is mounted"),
     validation = invalid(".emptyDirSizeLimit", "!has(self.emptyDirSizeLimit) || self.emptyDirSizeLimit.matches('^([+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?)?$')",
         "not a quantity: write e.g. 64Gi or 500M")
 )]

@@ -89,19 +89,3 @@ fn unbroken(text: &str) -> String {
     }
     unbroken
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paragraphs_become_lines() {
-        for (text, expected) in [
-            ("one\ntwo", "one two"),
-            ("one\ntwo\n\nthree\nfour\n", "one two\n\nthree four"),
-            ("of these:\n- one,\n  more\n- two", "of these:\n- one, more\n- two"),
-        ] {
-            assert_eq!(unbroken(text), expected);
-        }
-    }
-}

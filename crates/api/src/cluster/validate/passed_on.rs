@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 const KEY: &str = "is no key of Kubernetes: write name or domain/name, of letters, digits, '-', '_' and '.', each part of at most 63 characters";
-const VALUE: &str = "has a value that no label can have: use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+const VALUE: &str = "has an invalid label value: use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
 const NAME: &str = "is no name of an object: use lower-case letters, digits, '-' and '.'";
-const RESOURCE: &str = "is no resource with a quantity of it: write cpu, memory, ephemeral-storage, hugepages-<size> or domain/device, and e.g. 2, 500m or 64Gi; devices in whole numbers";
+const RESOURCE: &str = "is no known resource, or has an invalid quantity: write cpu, memory, ephemeral-storage, hugepages-<size> or domain/device, and e.g. 2, 500m or 64Gi; devices in whole numbers";
 const JOBS_OWN: &str = "is the Job controller's own label: remove it, or use another key";
 
 /// Whether the field at a path is valid, and the message if it is not.
@@ -89,7 +89,7 @@ fn toleration(path: &str, given: &Toleration) -> Vec<Check> {
         (
             !exists || value.is_empty(),
             "value",
-            "goes with the operator Equal: remove it, or the operator Exists",
+            "needs the operator Equal: remove it, or the operator Exists",
         ),
         (is_label_value(value), "value", VALUE),
         (
@@ -100,7 +100,7 @@ fn toleration(path: &str, given: &Toleration) -> Vec<Check> {
         (
             !is_timed || effect == "NoExecute",
             "tolerationSeconds",
-            "goes with the effect NoExecute: remove it, or set that effect",
+            "needs the effect NoExecute: remove it, or set that effect",
         ),
     ];
     checks.map(|(holds, field, message)| (holds, format!("{path}.{field}"), message)).into()
@@ -137,7 +137,7 @@ fn fits_limit(path: &str, name: &str, request: &Quantity, given: &ResourceRequir
     (
         fits,
         format!("{path}[{name}]"),
-        "does not go with its limit: request at most that, and of devices and huge pages as many",
+        "exceeds its limit, or differs from it for a device or huge pages: request at most the limit, and of devices and huge pages exactly as much",
     )
 }
 

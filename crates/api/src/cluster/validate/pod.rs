@@ -192,12 +192,12 @@ fn affinity_term(name: &str, topology: &str) -> WeightedPodAffinityTerm {
 
 /// Refuses fields that `overlay` must not change, each with a remedy.
 fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: &mut Violations) {
-    let host_name = "each pod has one of its own, by which Flux knows it: remove it";
+    let host_name = "each pod has its own name, by which Flux finds it: remove it";
     let refused = [
         (
             "hostNetwork",
             overlay.host_network == Some(true),
-            "a pod in the node's network has the node's host name, by which Flux does not know it: remove \
+            "a pod in the node's network has the node's host name, which is not in Flux's hostlist: remove \
              it, and bring a fast network into the pods' own (a device plugin, a second network)",
         ),
         ("hostname", overlay.hostname.is_some(), host_name),
@@ -205,7 +205,7 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
         (
             "subdomain",
             overlay.subdomain.is_some(),
-            "the pods find each other by it: remove it, or set spec.network.headlessName",
+            "the pods need it to find each other: remove it, or set spec.network.headlessName",
         ),
         (
             "restartPolicy",
@@ -220,7 +220,7 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
         (
             "activeDeadlineSeconds",
             overlay.active_deadline_seconds.is_some(),
-            "would end each pod for itself: set spec.deadlineSeconds instead",
+            "would end each pod separately: set spec.deadlineSeconds instead",
         ),
         (
             "ephemeralContainers",
@@ -230,7 +230,7 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
         (
             "terminationGracePeriodSeconds",
             overlay.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0),
-            "is no time: give 0 or more seconds",
+            "is negative: give 0 or more seconds",
         ),
     ];
     for (field, is_given, remedy) in refused {

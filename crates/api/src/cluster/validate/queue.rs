@@ -30,7 +30,7 @@ pub(super) fn job_labels(
     let mut labels = cluster.spec.job_labels.clone();
     labels.extend(copied(cluster.metadata.labels.as_ref()));
     faults.require(!cluster.spec.suspend || !labels.contains_key(QUEUE_LABEL), "spec.suspend", || {
-        format!("excludes the label {QUEUE_LABEL}, as the queue decides when the MiniCluster runs: keep one; what is in a queue is held back by spec.active: false of its Workload")
+        format!("excludes the label {QUEUE_LABEL}, as the queue decides when the MiniCluster runs: keep one; to hold a queued MiniCluster back, set spec.active: false of its Workload")
     });
     labels
 }
