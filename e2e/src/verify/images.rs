@@ -46,7 +46,8 @@ const CHECKED: &str = "e2e/src/verify/images_checked.txt";
 pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
     const NAME: &str = "images that are shipped";
     if !all && are_checked().unwrap_or_default() {
-        let reason = format!("their files are those of the last check ({CHECKED}); `--all` runs it");
+        let reason =
+            format!("their files are those of the last check ({CHECKED}); `--all` runs it");
         report.not_run(NAME, &reason);
         return None;
     }
