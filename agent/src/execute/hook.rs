@@ -144,7 +144,7 @@ pub(crate) async fn wait_or_stop(
     running: &mut Running,
     timeouts: StopTimeouts,
 ) -> (ExitStatus, Option<Stop>) {
-    let StopTimeouts { term_after, kill_after, give_up_after } = timeouts;
+    let StopTimeouts { term: term_after, kill: kill_after, give_up: give_up_after } = timeouts;
     let send = running.group_sender();
     let pass_on = |signal| {
         send(signal);

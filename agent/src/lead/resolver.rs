@@ -65,7 +65,7 @@ impl Resolver {
         }
         ensure!(!self.servers.is_empty(), "there is no name server in /etc/resolv.conf");
         let absolute = complete(name);
-        match self.ask(&absolute, &[absolute.clone()]).await {
+        match self.ask(&absolute, std::slice::from_ref(&absolute)).await {
             Err(_) if may_be_relative(name, self.dots.max(COMPLETE_DOTS)) => {
                 self.ask(name, &self.candidates(name)).await
             }

@@ -141,10 +141,6 @@ async fn kill_orphans(run: &Run, before: &ProcessSnapshot) {
 /// Something to wait for, while there is something.
 type Awaited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
 
-fn awaited<T>(work: impl Future<Output = T> + Send + 'static) -> Awaited<T> {
-    Some(Box::pin(work))
-}
-
 struct Supervision<'run> {
     plan: &'run BrokerRun,
     role: Role,
@@ -194,7 +190,7 @@ impl<'run> Supervision<'run> {
             command_end: None,
             submission: None,
             api: None,
-            smaller_quorum: awaited(smaller).filter(|_| plan.role == Role::Lead),
+            smaller_quorum: (plan.role == Role::Lead).then(|| Box::pin(smaller) as Pin<Box<_>>),
             lead_lost: None,
             drained: None,
             scheduler: None,
@@ -290,7 +286,7 @@ impl<'run> Supervision<'run> {
             }
             Action::KillBroker => {
                 self.broker.signal_group(Signal::SIGKILL);
-                let give_up_after = run.grace.of_main_process().give_up_after;
+                let give_up_after = run.grace.of_main_process().give_up;
                 self.kill_at = Some(Instant::now() + give_up_after);
             }
             // It ends the supervision.
@@ -366,7 +362,7 @@ impl<'run> Supervision<'run> {
         let (own, patience) = (self.own_rank.clone(), run.grace.drain);
         let (rank, stop) = (own.rank, self.end.stop.map_or_else(String::new, |it| it.to_string()));
         run.log.info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
-        self.drained = awaited(async move { own.drain_and_wait(patience).await });
+        self.drained = Some(Box::pin(async move { own.drain_and_wait(patience).await }));
     }
 
     /// The rank has no jobs any more, or no more time for them.
@@ -398,12 +394,13 @@ impl<'run> Supervision<'run> {
         if let Some(worker) = &self.plan.worker {
             // Until it has joined, the broker looks for the lead itself, and reports that.
             let lead = worker.lead.clone();
-            self.lead_lost = awaited(async move { LeadWatch::default().lost(&lead).await });
+            self.lead_lost = Some(Box::pin(async move { LeadWatch::default().lost(&lead).await }));
             return self.undrain(run);
         }
         let broker = self.own_rank.broker.clone();
         // Flux's own rc1 waits for the scheduler; the agent's does not.
-        self.scheduler = awaited(wait_for_scheduler(broker)).filter(|_| self.start.loads_modules);
+        self.scheduler =
+            self.start.loads_modules.then(|| Box::pin(wait_for_scheduler(broker)) as Pin<Box<_>>);
         if self.start.starts_queues {
             self.start_queues(run);
         }
@@ -453,7 +450,7 @@ impl<'run> Supervision<'run> {
                 client,
                 command: command.clone(),
                 kill_after: run.grace.command,
-                give_up_after: run.grace.of_main_process().give_up_after,
+                give_up_after: run.grace.of_main_process().give_up,
                 log: run.log,
                 timed: self.plan.timed,
             };

@@ -36,9 +36,9 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     if let Some(named) = std::env::var_os(IMAGES).filter(|it| !it.is_empty()) {
         return of_images(Images { directory: checkout()?.join(named) }, progress);
     }
-    const STATIC: [&str; 4] = [AGENT, REST, VIEW_TOOL, STAND_IN];
-    let statics = build_static(&STATIC, progress)?;
-    let [agent, rest, view_tool, stand_in] = STATIC.map(|it| statics.join(it));
+    let names = [AGENT, REST, VIEW_TOOL, STAND_IN];
+    let directory = build_static(&names, progress)?;
+    let [agent, rest, view_tool, stand_in] = names.map(|name| directory.join(name));
     let operator = build_dynamic("the operator", OPERATOR, progress)?;
     build_plugin(progress)?;
     Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: None })
