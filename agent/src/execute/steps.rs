@@ -146,13 +146,13 @@ impl Files {
             adopt(self, &place);
             return Ok(());
         }
-        let made = files::make_directory(&place, mode, self.ids(owner));
-        match made.map_err(failed("make directory", path)) {
+        let result = files::make_directory(&place, mode, self.ids(owner));
+        match result.map_err(failed("make directory", path)) {
             Err(error) if !required => {
                 self.log.info(&format!("going on without: {error}"));
                 Ok(())
             }
-            made => made,
+            result => result,
         }
     }
 
