@@ -67,7 +67,7 @@ pub(crate) async fn keep(run: &mut Run, archive: &ArchiveRun, broker: &BrokerEnd
         }
         replaced
     });
-    let share = run.grace.main + run.grace.of_main_process().give_up_after;
+    let share = run.grace.main + run.grace.of_main_process().give_up;
     match run.signals.within(share, replace).await {
         Some(Ok(None)) => {}
         Some(Ok(Some(Ok(())))) => run.log.info(&format!("the state is kept in {shown}")),

@@ -159,10 +159,10 @@ async fn run_command(
     run.log.info(&format!("{end}: ending the command"));
     running.signal_group(Signal::SIGTERM);
     // The command has the time of a stop.
-    if timeout(timeouts.kill_after, running.wait()).await.is_err() {
+    if timeout(timeouts.kill, running.wait()).await.is_err() {
         run.log.warn("the command has not ended in its time: killing it");
         running.signal_group(Signal::SIGKILL);
-        let _ = timeout(timeouts.give_up_after, running.wait()).await;
+        let _ = timeout(timeouts.give_up, running.wait()).await;
     }
     Ok(end.into())
 }

@@ -138,11 +138,13 @@ async fn kill_orphans(run: &Run, before: &ProcessSnapshot) {
     }
 }
 
-/// Something to wait for, while there is something.
-type Awaited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-fn awaited<T>(work: impl Future<Output = T> + Send + 'static) -> Awaited<T> {
-    Some(Box::pin(work))
+/// Something to wait for, while there is something.
+type Awaited<T> = Option<Work<T>>;
+
+fn boxed<T>(work: impl Future<Output = T> + Send + 'static) -> Work<T> {
+    Box::pin(work)
 }
 
 struct Supervision<'run> {
@@ -194,7 +196,7 @@ impl<'run> Supervision<'run> {
             command_end: None,
             submission: None,
             api: None,
-            smaller_quorum: awaited(smaller).filter(|_| plan.role == Role::Lead),
+            smaller_quorum: (plan.role == Role::Lead).then(|| boxed(smaller)),
             lead_lost: None,
             drained: None,
             scheduler: None,
@@ -290,7 +292,7 @@ impl<'run> Supervision<'run> {
             }
             Action::KillBroker => {
                 self.broker.signal_group(Signal::SIGKILL);
-                let give_up_after = run.grace.of_main_process().give_up_after;
+                let give_up_after = run.grace.of_main_process().give_up;
                 self.kill_at = Some(Instant::now() + give_up_after);
             }
             // It ends the supervision.
@@ -366,7 +368,7 @@ impl<'run> Supervision<'run> {
         let (own, patience) = (self.own_rank.clone(), run.grace.drain);
         let (rank, stop) = (own.rank, self.end.stop.map_or_else(String::new, |it| it.to_string()));
         run.log.info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
-        self.drained = awaited(async move { own.leave(patience).await });
+        self.drained = Some(boxed(async move { own.leave(patience).await }));
     }
 
     /// The rank has no jobs any more, or no more time for them.
@@ -398,12 +400,12 @@ impl<'run> Supervision<'run> {
         if let Some(worker) = &self.plan.worker {
             // Until it has joined, the broker looks for the lead itself, and reports that.
             let lead = worker.lead.clone();
-            self.lead_lost = awaited(async move { LeadWatch::default().lost(&lead).await });
+            self.lead_lost = Some(boxed(async move { LeadWatch::default().lost(&lead).await }));
             return self.undrain(run);
         }
         let broker = self.own_rank.broker.clone();
         // Flux's own rc1 waits for the scheduler; the agent's does not.
-        self.scheduler = awaited(wait_for_scheduler(broker)).filter(|_| self.start.loads_modules);
+        self.scheduler = self.start.loads_modules.then(|| boxed(wait_for_scheduler(broker)));
         if self.start.starts_queues {
             self.start_queues(run);
         }
@@ -453,7 +455,7 @@ impl<'run> Supervision<'run> {
                 client,
                 command: command.clone(),
                 kill_after: run.grace.command,
-                give_up_after: run.grace.of_main_process().give_up_after,
+                give_up_after: run.grace.of_main_process().give_up,
                 log: run.log,
                 timed: self.plan.timed,
             };

@@ -48,10 +48,10 @@ pub(crate) struct GracePeriod {
 /// When a process gets SIGTERM and SIGKILL, counted from the stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StopTimeouts {
-    pub term_after: Duration,
-    pub kill_after: Duration,
+    pub term: Duration,
+    pub kill: Duration,
     /// How long after SIGKILL the end is waited for: a process that waits in the kernel cannot be killed.
-    pub give_up_after: Duration,
+    pub give_up: Duration,
 }
 
 impl GracePeriod {
@@ -105,14 +105,12 @@ impl GracePeriod {
 
     /// Those of a process that runs when the stop comes.
     pub(crate) fn of_main_process(&self) -> StopTimeouts {
-        let give_up_after = self.reserve / 2;
-        StopTimeouts { term_after: Duration::ZERO, kill_after: self.main, give_up_after }
+        StopTimeouts { term: Duration::ZERO, kill: self.main, give_up: self.reserve / 2 }
     }
 
     /// Those of `commands.post`, which a stop leaves its time.
     pub(crate) const fn of_post_hook(&self) -> StopTimeouts {
-        let (term_after, kill_after) = (self.post, self.all);
-        StopTimeouts { term_after, kill_after, give_up_after: Duration::ZERO }
+        StopTimeouts { term: self.post, kill: self.all, give_up: Duration::ZERO }
     }
 }
 
