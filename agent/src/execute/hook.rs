@@ -144,22 +144,22 @@ pub(crate) async fn wait_or_stop(
     running: &mut Running,
     timeouts: StopTimeouts,
 ) -> (ExitStatus, Option<Stop>) {
-    let StopTimeouts { term: term_after, kill: kill_after, give_up: give_up_after } = timeouts;
+    let StopTimeouts { term, kill, give_up } = timeouts;
     let send = running.group_sender();
     let pass_on = |signal| {
         send(signal);
         true
     };
-    if let Some(status) = signals.within_passing_on(term_after, running.wait(), pass_on).await {
+    if let Some(status) = signals.within_passing_on(term, running.wait(), pass_on).await {
         return (status, None);
     }
     let stop = signals.stopped_by();
     send(stop.map_or(Signal::SIGTERM, Stop::signal));
-    if let Some(status) = signals.within_passing_on(kill_after, running.wait(), pass_on).await {
+    if let Some(status) = signals.within_passing_on(kill, running.wait(), pass_on).await {
         return (status, stop);
     }
     send(Signal::SIGKILL);
-    let status = signals.within(kill_after + give_up_after, running.wait()).await;
+    let status = signals.within(kill + give_up, running.wait()).await;
     (status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32)), stop)
 }
 

@@ -138,8 +138,14 @@ async fn kill_orphans(run: &Run, before: &ProcessSnapshot) {
     }
 }
 
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// Something to wait for, while there is something.
-type Awaited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
+type Awaited<T> = Option<Work<T>>;
+
+fn boxed<T>(work: impl Future<Output = T> + Send + 'static) -> Work<T> {
+    Box::pin(work)
+}
 
 struct Supervision<'run> {
     plan: &'run BrokerRun,
@@ -190,7 +196,7 @@ impl<'run> Supervision<'run> {
             command_end: None,
             submission: None,
             api: None,
-            smaller_quorum: (plan.role == Role::Lead).then(|| Box::pin(smaller) as Pin<Box<_>>),
+            smaller_quorum: (plan.role == Role::Lead).then(|| boxed(smaller)),
             lead_lost: None,
             drained: None,
             scheduler: None,
@@ -362,7 +368,7 @@ impl<'run> Supervision<'run> {
         let (own, patience) = (self.own_rank.clone(), run.grace.drain);
         let (rank, stop) = (own.rank, self.end.stop.map_or_else(String::new, |it| it.to_string()));
         run.log.info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
-        self.drained = Some(Box::pin(async move { own.drain_and_wait(patience).await }));
+        self.drained = Some(boxed(async move { own.drain_and_wait(patience).await }));
     }
 
     /// The rank has no jobs any more, or no more time for them.
@@ -394,13 +400,12 @@ impl<'run> Supervision<'run> {
         if let Some(worker) = &self.plan.worker {
             // Until it has joined, the broker looks for the lead itself, and reports that.
             let lead = worker.lead.clone();
-            self.lead_lost = Some(Box::pin(async move { LeadWatch::default().lost(&lead).await }));
+            self.lead_lost = Some(boxed(async move { LeadWatch::default().lost(&lead).await }));
             return self.undrain(run);
         }
         let broker = self.own_rank.broker.clone();
         // Flux's own rc1 waits for the scheduler; the agent's does not.
-        self.scheduler =
-            self.start.loads_modules.then(|| Box::pin(wait_for_scheduler(broker)) as Pin<Box<_>>);
+        self.scheduler = self.start.loads_modules.then(|| boxed(wait_for_scheduler(broker)));
         if self.start.starts_queues {
             self.start_queues(run);
         }
