@@ -1,5 +1,6 @@
 //! `verify`: the checks and tests of the project; those that find a fault soonest come first.
 
+mod arguments;
 mod changes;
 mod images;
 mod on_clusters;
@@ -8,10 +9,10 @@ mod tools;
 
 pub use self::tools::CARGO_DENY_VERSION;
 
+pub(crate) use self::arguments::Arguments;
 use self::changes::{CHART, Changes, DASHBOARD, KSTATUS, WORKFLOWS};
 use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
-use crate::cli::ClusterArguments;
 use crate::cluster::ClusterChoice;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
@@ -22,28 +23,7 @@ use crate::programs;
 use crate::progress::Progress;
 use crate::trial::evidence::EVIDENCE;
 use anyhow::{Result, anyhow, bail, ensure};
-use clap::Args;
 use std::thread;
-
-/// What is to be verified, and where.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    cluster: ClusterArguments,
-    /// Run only the cluster tests whose names contain this text.
-    #[arg(long, value_name = "TEXT")]
-    test: Option<String>,
-    /// Run every check: also those that the change cannot have broken, and those of each night, such as other
-    /// architectures, versions of Kubernetes, containerds and schedulers, and nodes that fail.
-    #[arg(long)]
-    all: bool,
-    /// Leave the cluster up at the end.
-    #[arg(long)]
-    keep: bool,
-    /// Fail where the tests on a cluster cannot run, instead of reporting that.
-    #[arg(long)]
-    require_cluster: bool,
-}
 
 /// How many tests of one program run at the same time, where they need no cluster: those of the agent wait for its
 /// processes.

@@ -8,6 +8,7 @@ mod runs;
 pub(crate) use population::{KnownMiniCluster, Population, Summary};
 pub(crate) use runs::{End, StatusChange};
 
+use population::PREFIX;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -21,8 +22,6 @@ use runs::Runs;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
-
-const PREFIX: &str = "flux_operator";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Failure {

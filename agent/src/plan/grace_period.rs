@@ -1,6 +1,6 @@
 //! The pod's grace period, divided among everything that comes between SIGTERM and the kubelet's SIGKILL.
 
-use crate::plan::submission::runs_one_job;
+use crate::plan::bulk::runs_one_job;
 use flux_contract::{AgentConfig, SidecarConfig, Workload};
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};

@@ -2,6 +2,7 @@
 //! and `facts` read files; nothing is changed.
 
 pub(crate) mod broker;
+mod bulk;
 pub(crate) mod config;
 pub(crate) mod decide;
 pub(crate) mod directives;

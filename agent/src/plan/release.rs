@@ -1,8 +1,8 @@
 //! Differences between releases of flux-core on which a plan depends. The page on custom views has the whole table.
 
 use crate::failure::Failure;
+use crate::plan::bulk::is_flux_submit;
 use crate::plan::facts::Facts;
-use crate::plan::submission::is_flux_submit;
 use flux_contract::{Exit, Workload};
 
 /// The first release with `flux submit`, `flux run` and `flux batch` (`src/bindings/python/flux/cli`).

@@ -1,5 +1,6 @@
 //! The kind of a submission, and the program that makes it.
 
+use crate::plan::bulk::is_flux_submit;
 use crate::plan::pod::Pod;
 use crate::plan::step::Submitter;
 use flux_contract::{AgentConfig, Submission};
@@ -8,28 +9,6 @@ use toml::Table;
 
 /// Releases whose `flux run` was compared with the agent's own submission. Between the two it did not change.
 const COMPARED: [&str; 2] = ["0.87.0", "0.88.0"];
-
-/// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
-const BULK: [&str; 8] =
-    ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
-
-/// Whether `flux run` can take the place of the submission: it passes SIGTERM on to the job, and follows the
-/// job to its end (flux-core, `flux/job/attach.c`).
-pub(super) fn runs_one_job(submission: &Submission) -> bool {
-    let flags = submission.submit.iter().chain(&submission.flags);
-    is_flux_submit(&submission.submit) && !flags.into_iter().any(|flag| is_of_bulk(flag))
-}
-
-/// Whether `flux submit` takes this flag, abbreviated or not, and `flux run` does not
-/// (flux-submit(1), flux-run(1)).
-fn is_of_bulk(flag: &str) -> bool {
-    let name = flag.split_once('=').map_or(flag, |(name, _)| name);
-    name.len() > 2 && BULK.iter().any(|option| option.starts_with(name))
-}
-
-pub(super) fn is_flux_submit(words: &[String]) -> bool {
-    words.starts_with(&["flux".to_owned(), "submit".to_owned()])
-}
 
 /// Whether the submission is Flux's own and runs the command as a job of this instance and in no other way: only then the
 /// absence of a job proves that the command did not run.

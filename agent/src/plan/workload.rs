@@ -1,13 +1,12 @@
 //! What the lead runs.
 
+use crate::plan::bulk::{is_flux_submit, runs_one_job};
 use crate::plan::directives;
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, LeadCommand, Role, Step, Submitter};
-use crate::plan::submission::{
-    has_validator, is_flux_submit, runs_one_job, submits_itself, submitter,
-};
+use crate::plan::submission::{has_validator, submits_itself, submitter};
 use crate::plan::variables::{self, chosen_shell, output_directory};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, SUBMIT, call};
 use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};

@@ -12,7 +12,6 @@ mod first_process;
 mod go_bugs;
 mod image;
 mod instance;
-mod layers;
 mod lead_lost;
 mod leave;
 mod linked_view;

@@ -3,17 +3,11 @@
 mod images;
 mod namespace;
 mod operator;
+mod results;
 mod scale;
 mod start;
 
-use anyhow::{Context as _, Result};
 use clap::Parser;
-use comfy_table::{Table, presets};
-use e2e::kubernetes::{ClusterId, KubernetesVersion, Nodes, Options};
-use e2e::product::checkout;
-use e2e::progress::Progress;
-use serde::Serialize;
-use std::fs;
 use std::process::ExitCode;
 
 /// Measure on a cluster of this machine.
@@ -33,29 +27,6 @@ fn main() -> ExitCode {
         Command::Scale(arguments) => arguments.run(),
     };
     e2e::commands::exit_code(measured)
-}
-
-/// A cluster of this checkout beside that of its tests.
-fn cluster(purpose: &str, nodes: Nodes) -> Result<Options> {
-    let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-    Ok(Options { id, nodes, ..Options::of_version(KubernetesVersion::default())? })
-}
-
-/// A table of these rows in Markdown, aligned for the terminal; the first is the head.
-fn table(rows: &[Vec<String>]) -> String {
-    let mut rows = rows.iter();
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN).set_header(rows.next().into_iter().flatten());
-    format!("{}\n", table.add_rows(rows))
-}
-
-/// Writes `results` to `name`.json in docs/performance.
-fn write(name: &str, results: &impl Serialize, progress: &Progress) -> Result<()> {
-    let path = checkout()?.join("docs/performance").join(format!("{name}.json"));
-    let document = serde_json::to_string_pretty(results).context("writing the results")?;
-    fs::write(&path, document + "\n").with_context(|| format!("writing {}", path.display()))?;
-    progress.log(&format!("written: {}", path.display()));
-    Ok(())
 }
 
 #[cfg(test)]

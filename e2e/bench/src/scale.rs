@@ -7,8 +7,8 @@ mod load;
 mod measure;
 
 use self::load::Load;
-use super::operator::OperatorProgram;
-use super::{cluster, write};
+use crate::operator::OperatorProgram;
+use crate::results::{self, cluster, write};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use e2e::cluster::ClusterChoice;
@@ -94,7 +94,7 @@ impl Arguments {
 fn table(rows: &[Value]) -> String {
     let head = COLUMNS.map(|(head, _)| head.to_owned()).to_vec();
     let cells = |row: &Value| COLUMNS.map(|(_, pointer)| cell(row.pointer(pointer))).to_vec();
-    super::table(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
+    results::table(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
 }
 
 fn cell(value: Option<&Value>) -> String {

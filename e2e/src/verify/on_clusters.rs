@@ -1,6 +1,6 @@
 //! The tests on clusters: which of them run, on which cluster, beside which others.
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::changes::{CLUSTERS, INSTALL};
 use super::report::{ONLY_ALL, Report};
 use crate::cli::use_cluster;

@@ -1,6 +1,5 @@
 //! Counts of the existing MiniClusters, computed at each scrape, so that no series of a deleted one is left.
 
-use super::PREFIX;
 use super::reasons::label;
 use flux_api::crd::State;
 use jiff::Timestamp;
@@ -9,6 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+/// The beginning of the name of every metric.
+pub(super) const PREFIX: &str = "flux_operator";
 /// The states in which a MiniCluster may wait.
 const WAITING: [State; 4] = [State::Pending, State::Starting, State::Degraded, State::Suspended];
 

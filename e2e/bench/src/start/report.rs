@@ -3,7 +3,7 @@
 use super::contender::Contender;
 use super::recording::{MILESTONES, Milestone};
 use super::run::Run;
-use crate::table;
+use crate::results::table;
 use clap::ValueEnum as _;
 use serde::Serialize;
 use std::fmt;
