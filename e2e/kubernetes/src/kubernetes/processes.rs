@@ -156,7 +156,8 @@ mod tests {
         process.record(&records.join("record")).unwrap();
         assert_eq!(all_recorded(&records), [("record".to_owned(), process.clone())].into());
         let later = Process { started: process.started + 1, ..process.clone() };
-        assert!(process.is_alive() && !later.is_alive(), "another process may get the same id");
+        let rebooted = Process { boot: "another".into(), ..process.clone() };
+        assert!(process.is_alive() && !later.is_alive() && !rebooted.is_alive());
         process.end().unwrap();
         assert!(!process.is_alive());
         process.end().unwrap();
