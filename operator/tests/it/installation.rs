@@ -1,5 +1,6 @@
 //! Checks the files in `deploy/`. `cargo verify` checks with helm that they are those of the chart; the simulated API
-//! server of the other tests checks that the Roles allow every request (`support/role.rs`).
+//! server of the other tests checks that the Roles allow every request (`support/role.rs`); and a test on a cluster
+//! installs them beside another operator, under Pod Security `restricted` (`e2e/tests/own_clusters/install.rs`).
 
 use clap::CommandFactory as _;
 use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
