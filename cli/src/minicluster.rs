@@ -150,8 +150,8 @@ impl MiniClusterRef {
         let cluster = self.get().await?;
         let name = &self.name;
         if others.is_empty() {
-            let state = cluster.status.and_then(|status| status.state);
-            let state = state.map_or_else(|| "not reconciled yet".to_owned(), |it| it.to_string());
+            let state = cluster.state().map(|state| state.to_string());
+            let state = state.unwrap_or_else(|| "not reconciled yet".to_owned());
             return Ok(anyhow!(
                 "{name} has no pods: it is {state}; see `kubectl flux explain {name}`"
             ));

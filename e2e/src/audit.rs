@@ -101,37 +101,3 @@ impl Request {
         Duration::try_from(took).unwrap_or_default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write as _;
-
-    /// A line of the log, as Kubernetes writes it.
-    fn line(user: &str, verb: &str, code: u16) -> String {
-        format!(
-            "{{\"kind\":\"Event\",\"stage\":\"ResponseComplete\",\"verb\":\"{verb}\",\
-             \"user\":{{\"username\":\"{user}\"}},\"objectRef\":{{\"resource\":\"jobs\",\
-             \"namespace\":\"team\",\"name\":\"hello\"}},\"responseStatus\":{{\"code\":{code}}},\
-             \"requestReceivedTimestamp\":\"2026-01-01T00:00:00.100000Z\",\
-             \"stageTimestamp\":\"2026-01-01T00:00:00.350000Z\"}}\n"
-        )
-    }
-
-    #[test]
-    fn each_whole_line_of_the_audit_log_is_read_once() {
-        let mut log = tempfile::NamedTempFile::new().unwrap();
-        let operator = "system:serviceaccount:flux-operator-system:flux-operator";
-        let (first, second) = (line(operator, "patch", 201), line(operator, "get", 200));
-        let (begin, end) = second.split_at(40);
-        write!(log, "{first}{}{begin}", line("system:admin", "create", 201)).unwrap();
-        let mut audit = Audit { log: log.path().to_owned(), read: 0 };
-        let seen = audit.operator().unwrap();
-        assert!(seen.len() == 1 && seen[0].is_write(), "{seen:?}");
-        assert_eq!(seen[0].took(), Duration::from_millis(250));
-        assert!(audit.operator().unwrap().is_empty());
-        write!(log, "{end}").unwrap();
-        let seen = audit.operator().unwrap();
-        assert!(seen.len() == 1 && !seen[0].is_write(), "{seen:?}");
-    }
-}

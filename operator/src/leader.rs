@@ -219,13 +219,3 @@ fn warn(error: &Error) {
     let cause = error.source().map(ToString::to_string);
     tracing::warn!(%error, cause, "the Lease could not be taken or renewed; next attempt follows");
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_holder_gives_up_before_another_may_take_over() {
-        assert!(RETRY_PERIOD + ATTEMPT_TIMEOUT < RENEW_DEADLINE && RENEW_DEADLINE < DURATION);
-    }
-}

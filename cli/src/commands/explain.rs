@@ -64,7 +64,7 @@ impl Explanation {
     fn new(cluster: &MiniCluster, evidence: Evidence) -> Self {
         let name = cluster.metadata.name.clone().unwrap_or_default();
         let status = cluster.status.as_ref();
-        let state = status.and_then(|status| status.state);
+        let state = cluster.state();
         let refused = status.and_then(|status| {
             let conditions = status.conditions.iter();
             let is_refusal = |reason: &str| ["ChangeRefused", "NotRunAgain"].contains(&reason);

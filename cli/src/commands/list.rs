@@ -70,7 +70,7 @@ fn columns(cluster: &MiniCluster, now: Timestamp) -> [String; 6] {
         cluster.name_any(),
         cluster.size().to_string(),
         status.map_or(0, |status| status.ready_brokers).to_string(),
-        coloured(status.and_then(|status| status.state)),
+        coloured(cluster.state()),
         exit.map_or_else(|| "-".to_owned(), |code| code.to_string()),
         age.unwrap_or_else(|| "-".to_owned()),
     ]

@@ -49,7 +49,7 @@ fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> Str
 
 fn heading(cluster: &MiniCluster, now: Timestamp) -> String {
     let status = cluster.status.as_ref();
-    let state = coloured(status.and_then(|status| status.state));
+    let state = coloured(cluster.state());
     let ready = status.map_or(0, |status| status.ready_brokers);
     let mut parts = vec![
         format!("{} {state}", bold(&cluster.name_any())),
@@ -79,7 +79,7 @@ pub(crate) fn state_condition(cluster: &MiniCluster) -> Option<&Condition> {
 /// State, reason and message in one line.
 pub(crate) fn summary(cluster: &MiniCluster) -> String {
     let name = cluster.name_any();
-    let Some(state) = cluster.status.as_ref().and_then(|status| status.state) else {
+    let Some(state) = cluster.state() else {
         return format!("{name}: the operator has not processed it yet");
     };
     match state_condition(cluster) {

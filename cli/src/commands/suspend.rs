@@ -57,8 +57,7 @@ pub(crate) async fn resume_idle(target: &MiniClusterRef) -> Result<()> {
 fn is_idle(cluster: &MiniCluster) -> bool {
     let autoscale = cluster.spec.autoscale.as_ref();
     let may_be_idle = autoscale.is_some_and(|it| it.min_size == 0) && !cluster.spec.suspend;
-    let state = cluster.status.as_ref().and_then(|status| status.state);
-    may_be_idle && matches!(state, Some(State::Suspended | State::Ending))
+    may_be_idle && matches!(cluster.state(), Some(State::Suspended | State::Ending))
 }
 
 #[cfg(test)]

@@ -285,6 +285,11 @@ impl MiniCluster {
         let by_queue = status.filter(|_| self.spec.autoscale.is_some());
         by_queue.map_or(self.spec.size, |status| status.size)
     }
+
+    /// The state; `None` before the first reconcile.
+    pub fn state(&self) -> Option<State> {
+        self.status.as_ref().and_then(|status| status.state)
+    }
 }
 
 const fn one() -> i32 {

@@ -76,29 +76,3 @@ fn secret_without_content(cluster: &Cluster) -> Result<Option<Value>> {
 fn document<K: Serialize>(object: &K) -> Result<Value> {
     serde_json::to_value(object).context("write the object as JSON")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures;
-    use serde_json::json;
-
-    fn rendered(spec: &Value) -> Vec<Value> {
-        render(&fixtures::cluster(spec), &fixtures::images("agent")).unwrap()
-    }
-
-    #[test]
-    fn a_suspended_minicluster_renders_no_services_pod() {
-        let all = rendered(&json!({ "services": [{ "name": "db" }], "suspend": true }));
-        assert!(all.iter().all(|object| object["kind"] != "Pod"), "{all:?}");
-    }
-
-    #[test]
-    fn a_certificate_is_never_rendered() {
-        let secret = &rendered(&json!({}))[2];
-        assert_eq!(secret["kind"], "Secret");
-        assert_eq!((&secret["data"], &secret["stringData"]), (&Value::Null, &Value::Null));
-        let own = rendered(&json!({ "flux": { "curveCertSecret": "mine" } }));
-        assert!(own.iter().all(|object| object["kind"] != "Secret"));
-    }
-}

@@ -1,4 +1,4 @@
-//! What the clients of the server may do: by the rules of a role, or everything.
+//! What the clients of the server may do, by the rules of a role.
 
 use super::selectors::Words;
 use http::Method;
@@ -8,15 +8,15 @@ use serde_json::Value;
 /// What the clients of a server may do.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// The rules of their role; without them every request is allowed.
-    pub rules: Option<Vec<PolicyRule>>,
+    /// The rules of their role.
+    pub rules: Vec<PolicyRule>,
     /// Resources that are listed page by page: a list of one without a limit fails the test.
     pub paged: &'static [&'static str],
 }
 
 impl Access {
     pub(crate) fn allows(&self, permission: &Permission<'_>) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| permission.is_in(rule)))
+        self.rules.iter().any(|rule| permission.is_in(rule))
     }
 
     /// Fails the test where the list of `resource` that `query` asks for should have a limit and has none.

@@ -7,7 +7,6 @@
 use anyhow::{Context as _, Result};
 use fs_err::{self as fs, File};
 use sha2::{Digest as _, Sha256};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the directory of the cache.
@@ -24,7 +23,7 @@ pub struct Cache {
 impl Cache {
     /// `$FLUX_E2E_CACHE`, else `flux-operator-e2e` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub fn locate() -> Result<Self> {
-        let root = root_from(|name| std::env::var_os(name)).with_context(|| {
+        let root = root().with_context(|| {
             format!("finding the cache directory: neither {CACHE_VARIABLE} nor HOME is set")
         })?;
         Self::at(&root)
@@ -75,8 +74,9 @@ impl Cache {
     }
 }
 
-fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+fn root() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let set = |name: &str| variable(name).map(PathBuf::from);
     set(CACHE_VARIABLE)
         .or_else(|| set("XDG_CACHE_HOME").map(|path| path.join(DIRECTORY)))
         .or_else(|| set("HOME").map(|path| path.join(".cache").join(DIRECTORY)))
@@ -122,31 +122,6 @@ pub fn remove_tree(directory: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn root(variables: &[(&str, &str)]) -> Option<PathBuf> {
-        root_from(|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.into()))
-    }
-
-    #[test]
-    fn flux_e2e_cache_wins_over_xdg_cache_home_and_home() {
-        let expect = |pairs: &[(&str, &str)], expected: &str| {
-            assert_eq!(root(pairs).as_deref(), Some(Path::new(expected)), "{pairs:?}");
-        };
-        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), (CACHE_VARIABLE, "/own")], "/own");
-        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")], "/x/flux-operator-e2e");
-        expect(&[("HOME", "/h"), ("XDG_CACHE_HOME", "")], "/h/.cache/flux-operator-e2e");
-        assert_eq!(root(&[]), None);
-    }
-
-    #[test]
-    fn a_key_changes_with_every_input_and_names_the_version() {
-        let key = |inputs: &[(&str, &[u8])]| key("tool", "v1", inputs);
-        let first = key(&[("go.mod", b"a"), ("flags", b"b")]);
-        assert!(first.starts_with("tool-v1-"), "{first}");
-        assert_eq!(first, key(&[("go.mod", b"a"), ("flags", b"b")]));
-        assert_ne!(first, key(&[("go.mod", b"a"), ("flags", b"c")]));
-        assert_ne!(key(&[("a", b"bc")]), key(&[("ab", b"c")]));
-    }
 
     #[test]
     fn an_artefact_is_made_once_and_never_half() {

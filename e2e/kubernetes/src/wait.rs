@@ -60,14 +60,3 @@ pub async fn until_found<T>(
     };
     tokio::time::timeout(deadline, found).await.with_context(|| format!("waiting for {what}"))?
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_passed_deadline_names_what_was_seen_last() {
-        let failed = until::<()>("rain", Duration::ZERO, || Ok(Attempt::NotYet("sunshine".into())));
-        assert_eq!(failed.unwrap_err().to_string(), "waited 0 s for rain; last seen: sunshine");
-    }
-}

@@ -245,32 +245,3 @@ fn is_exactly(lines: &[String], log: &str) -> bool {
     let seen: Vec<_> = log.lines().collect();
     seen.len() == lines.len() && lines.iter().zip(seen).all(|(line, seen)| matches(line, seen))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use flux_api::images::VIEW_IMAGE;
-
-    #[test]
-    fn an_example_that_lacks_something_says_what() {
-        let obstacle_of = |name: &str, view: &View, own_cluster: bool| {
-            obstacle(&Example::load(name).unwrap(), view, own_cluster).unwrap()
-        };
-        let real = View::Image("registry.example/view:1".to_owned());
-        for (name, own_cluster, with_stand_in) in [
-            ("hello-world", false, None),
-            ("mpi", true, Some("it needs real Flux")),
-            ("fluxion", true, Some("it needs a view with Fluxion")),
-            ("open-mpi", true, Some("it needs a view with flux-pmix")),
-        ] {
-            assert_eq!(obstacle_of(name, &View::StandIn, own_cluster), with_stand_in, "{name}");
-            assert_eq!(obstacle_of(name, &real, own_cluster), None, "{name}");
-        }
-        let published = View::Image(VIEW_IMAGE.to_owned());
-        for (name, refused) in [("distroless", true), ("munge", false), ("hello-world", false)] {
-            assert_eq!(obstacle_of(name, &published, false).is_some(), refused, "{name}");
-            assert_eq!(obstacle_of(name, &View::StandIn, true), None, "{name}");
-        }
-        assert!(obstacle_of("mpi", &real, false).is_some_and(|it| it.starts_with("its image")));
-    }
-}

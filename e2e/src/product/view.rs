@@ -144,38 +144,3 @@ fn holds(archive: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
     };
     look().with_context(|| format!("reading the view archive {}", archive.display()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn archive_with(directory: &Path, member: &str) -> View {
-        let path = directory.join(member.replace('/', "-"));
-        let mut archive = tar::Builder::new(File::create(&path).unwrap());
-        let mut header = tar::Header::new_gnu();
-        header.set_size(0);
-        let member = format!("mnt/flux/view/lib/{member}");
-        archive.append_data(&mut header, member, std::io::empty()).unwrap();
-        archive.finish().unwrap();
-        View::Archive(path)
-    }
-
-    /// Published views use the C library of the application.
-    #[test]
-    fn contents_of_a_view_follow_from_files_or_image_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let archive = |member| archive_with(directory.path(), member);
-        let image = |name: &str| View::Image(name.to_owned());
-        for (view, fluxion, c_library) in [
-            (archive("flux/modules/sched-simple.so"), false, false),
-            (archive("flux/modules/sched-fluxion-qmanager.so"), true, false),
-            (archive("ld-linux-x86-64.so.2"), false, true),
-            (image(VIEW_IMAGE), true, false),
-            (image("ghcr.io/converged-computing/flux-view-rocky:tag-9"), true, false),
-            (image("registry.example/flux-operator-rs-view:0.1.0"), true, true),
-        ] {
-            let found = (view.has_fluxion().unwrap(), view.has_c_library().unwrap());
-            assert_eq!(found, (fluxion, c_library), "{view:?}");
-        }
-    }
-}

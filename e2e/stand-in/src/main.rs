@@ -23,14 +23,12 @@ use std::process::ExitCode;
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
-const COMMANDS: [Command; 20] = [
-    ("admin cleanup-push", false, simple::cleanup_push),
+const COMMANDS: [Command; 18] = [
     ("batch", false, submit::batch),
     ("broker", false, broker::run),
     ("env", true, simple::env),
     ("getattr", false, simple::attribute),
     ("job attach", true, submit::attach),
-    ("job eventlog", true, listing::eventlog),
     ("job status", true, listing::status),
     ("job submit", true, submit::submit_jobspec),
     ("job taskmap", false, listing::taskmap),

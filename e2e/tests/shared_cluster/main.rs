@@ -11,7 +11,6 @@ mod cores;
 mod cost;
 mod examples;
 mod gpus;
-mod hostile;
 mod install;
 mod lead;
 mod lead_service_lost;

@@ -33,15 +33,22 @@ fn validate_reports_every_fault_by_text_and_exit_code() {
         ("a.yaml", VALID.replace("containers", "size: 0\n  containers")),
         ("b.yaml", VALID.replace("containers", "taks: 1\n  containers")),
         ("c.yaml", VALID.to_owned()),
+        ("pod.yml", "apiVersion: v1\nkind: Pod\n".to_owned()),
+        ("text.txt", "a: [".to_owned()),
     ] {
         fs::write(directory.path().join(name), text).unwrap();
     }
+    fs::create_dir(directory.path().join("empty")).unwrap();
     let validate = |arguments: &[&str], input: &str| {
         let output = operator(&[&["validate"], arguments].concat(), directory.path(), input);
         (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
     };
     assert_eq!(validate(&["c.yaml"], ""), (0, "c.yaml: 1 valid\n".to_owned(), String::new()));
     assert_eq!(validate(&["-"], VALID).0, 0);
+    for nothing in ["empty", "pod.yml", "-"] {
+        let fault = format!("{nothing}: no MiniCluster in here\n");
+        assert_eq!(validate(&[nothing], ""), (1, String::new(), fault));
+    }
     let (code, valid, faults) = validate(&["."], "");
     assert_eq!((code, valid.as_str()), (1, "./c.yaml: 1 valid\n"));
     assert_eq!(

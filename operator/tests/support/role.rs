@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 /// The rights of an operator for one namespace. The `ClusterRole` has all of them.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access {
-    rules: Some(rules_of_roles(include_str!("../../../deploy/one-namespace/operator.yaml"))),
+    rules: rules_of_roles(include_str!("../../../deploy/one-namespace/operator.yaml")),
     paged: &["nodes", "pods"],
 });
 

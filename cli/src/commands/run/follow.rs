@@ -56,8 +56,7 @@ impl Progress {
     }
 
     fn print_state(&mut self, cluster: &MiniCluster) {
-        let state = cluster.status.as_ref().and_then(|status| status.state);
-        if let (Some(state), Some(condition)) = (state, state_condition(cluster)) {
+        if let (Some(state), Some(condition)) = (cluster.state(), state_condition(cluster)) {
             self.print(&format!("{state}: {}", condition.message));
         }
     }
@@ -84,8 +83,7 @@ impl Progress {
 
 /// Whether the run has ended or cannot begin.
 fn is_over(cluster: &MiniCluster) -> bool {
-    let state = cluster.status.as_ref().and_then(|status| status.state);
-    matches!(state, Some(State::Complete | State::Failed | State::Invalid))
+    matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
 
 /// Prints the output of the lead until the run has ended.
@@ -161,8 +159,7 @@ pub(super) async fn until_ready(target: &MiniClusterRef, progress: &mut Progress
         let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;
         progress.print_state(&cluster);
         ensure!(!is_over(&cluster), "{}", summary(&cluster));
-        let state = cluster.status.and_then(|status| status.state);
-        Ok((state == Some(State::Running)).then_some(()))
+        Ok((cluster.state() == Some(State::Running)).then_some(()))
     };
     target.until(is_ready).await?;
     target.running_pod(0).await

@@ -18,7 +18,7 @@ pub struct Services {
     pub headless: Service,
     /// The Service of the lead, whose address is in the agents' configuration.
     pub lead: Service,
-    /// The Services for users: `<name>-instance_api` with `flux.instance_api`, and `<name>-<sidecar>` for each sidecar with ports.
+    /// The Services for users: `<name>-rest` with `flux.rest`, and `<name>-<sidecar>` for each sidecar with ports.
     pub exposed: Vec<Service>,
     /// The sidecars' Services again, with only the sidecar's name, which another MiniCluster may already have.
     pub aliases: Vec<Service>,

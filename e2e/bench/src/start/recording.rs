@@ -150,76 +150,15 @@ fn end_of(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
-
-    fn at(milliseconds: i64) -> Timestamp {
-        Timestamp::from_millisecond(1_800_000_000_000 + milliseconds).unwrap()
-    }
-
-    fn seen(entry: &Value) -> Observed {
-        let (kind, object) = (entry["kind"].as_str().unwrap(), entry["object"].clone());
-        let object = serde_json::from_value(object).unwrap();
-        Observed { at: at(entry["at"].as_i64().unwrap()), kind: kind.to_owned(), object }
-    }
-
-    fn run() -> Recording {
-        let all: Vec<Value> = serde_saphyr::from_str(include_str!("run.yaml")).unwrap();
-        let task = |time, container: &str, change| TaskEvent {
-            at: at(time),
-            container: container.to_owned(),
-            change,
-        };
-        Recording {
-            begun: at(0),
-            seen: all.iter().map(seen).collect(),
-            tasks: vec![
-                task(500, "lead", Change::Started),
-                task(600, "worker", Change::Started),
-                task(1850, "lead", Change::Ended),
-            ],
-        }
-    }
+    use serde_json::json;
 
     #[test]
-    fn milestones_come_from_objects_containerd_and_agents() {
-        let reached = run().milestones();
-        let lines = MILESTONES.iter().map(|(name, _)| format!("{:.3} {name}", reached[name]));
-        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
-        0.020 accepted
-        0.050 Job made
-        0.060 pod made
-        0.080 scheduled
-        0.500 runner started
-        0.600 prepared
-        0.600 last worker's runner started
-        1.100 lead found by the last worker
-        1.300 quorum
-        1.500 command ended
-        1.800 broker ended
-        1.850 pod ended
-        3.000 pod's status has the end
-        4.000 Job Complete
-        4.050 MPIJob Succeeded
-        4.100 MiniCluster Complete
-        ");
-        assert!(Recording::default().milestones().is_empty());
-    }
-
-    #[test]
-    fn a_run_ends_when_complete_or_when_the_lead_fails() {
-        let mut recording = run();
-        assert_eq!(recording.end(MINICLUSTER_COMPLETE), Some(true));
-        recording.seen.pop();
-        assert_eq!(recording.end(MINICLUSTER_COMPLETE), None);
-        assert_eq!(recording.end(JOB_COMPLETE), Some(true));
-        let conditions = json!([{"type": "Failed", "status": "True"}]);
-        let job = json!({"metadata": {"name": "x"}, "status": {"conditions": conditions}});
-        recording.seen.push(seen(&json!({"at": 5000, "kind": "Job", "object": job})));
-        assert_eq!(recording.end(JOB_COMPLETE), Some(false));
+    fn a_run_fails_with_its_lead() {
         let failed = |label: &str, value: &str| {
             let metadata = json!({"name": "x", "labels": {label: value}});
             let object = json!({"metadata": metadata, "status": {"phase": "Failed"}});
-            seen(&json!({"at": 1000, "kind": "Pod", "object": object}))
+            let object = serde_json::from_value(object).unwrap();
+            Observed { at: Timestamp::default(), kind: "Pod".to_owned(), object }
         };
         let end = |pods: &[Observed]| {
             Recording { seen: pods.to_vec(), ..Recording::default() }.end(JOB_COMPLETE)

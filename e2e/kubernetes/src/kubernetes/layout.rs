@@ -173,27 +173,3 @@ impl NodeLayout {
         self.state.join("run/containerd/containerd.sock")
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clusters_of_a_checkout_are_told_from_those_of_others() {
-        let beside = ClusterId::beside_that_of_this_checkout("network").unwrap();
-        assert!(
-            beside.is_of_this_checkout() && ClusterId::of_this_checkout().is_of_this_checkout()
-        );
-        assert!(!ClusterId::named("elsewhere").unwrap().is_of_this_checkout());
-        assert!(ClusterId::beside_that_of_this_checkout("too-long").is_err());
-    }
-
-    #[test]
-    fn a_cache_too_deep_for_sockets_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(&directory.path().join("d".repeat(100))).unwrap();
-        let id = ClusterId::named("a").unwrap();
-        let refused = Layout::new(&cache, &id).unwrap_err().to_string();
-        assert!(refused.contains("FLUX_E2E_CACHE"), "{refused}");
-    }
-}

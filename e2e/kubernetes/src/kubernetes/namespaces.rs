@@ -174,22 +174,3 @@ fn plug_plan(name: &str, holder: i32) -> String {
          link set {name} up\n"
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kubernetes::layout::{ClusterId, Layout};
-
-    #[test]
-    fn a_holder_is_of_one_node() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
-        let (node, other) = (layout.first(), layout.places().remove(1));
-        let state = node.state.display().to_string();
-        let words = ["unshare", "--fork", "/b/pause", &state].map(str::to_owned);
-        assert!(holds(&words, &node) && holds(&words[2..], &node));
-        assert!(!holds(&words, &other) && !holds(&words[..3], &node) && !holds(&[], &node));
-        assert!(!holds(&["vi".to_owned(), state], &node));
-    }
-}

@@ -67,23 +67,6 @@ pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
     Ok(highest)
 }
 
-/// The events of a job, or of its execution, as JSON.
-pub(crate) fn eventlog(call: &Call) -> Result<u8, Failure> {
-    let (path, id) = match call.given()[..] {
-        ["--format=json", id] => ("eventlog", id),
-        ["--format=json", "--path=exec", id] => ("exec", id),
-        _ => return Err(call.but("with --format=json, or with --path=exec as well")),
-    };
-    let events = call.ask("flux-job", &Request::Eventlog(parsed_id(id)?))?;
-    let Some(events) = events[path].as_array() else {
-        return Err(Failure::new(format!("flux-job: {path} of job {id} not found")));
-    };
-    for event in events {
-        output::line(&event.to_string());
-    }
-    Ok(0)
-}
-
 /// The host that a task of a job has run on.
 pub(crate) fn taskmap(call: &Call) -> Result<u8, Failure> {
     let task = |word: &str| word.strip_prefix("--hostname=")?.parse().ok();

@@ -12,10 +12,6 @@ use std::process::Command;
 /// The release that this stands in for: as in real Flux, a text of its own in the program.
 const RELEASE: &str = "\x000.88.0\0";
 
-/// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
-const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\
-flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
-
 /// `flux env COMMAND`: becomes the command.
 pub(crate) fn env(call: &Call) -> Result<u8, Failure> {
     if call.words.is_empty() {
@@ -90,15 +86,6 @@ pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
     if given.is_empty() || pending != 0 {
         output::line(&format!("{pending} jobs"));
     }
-    Ok(0)
-}
-
-pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
-    let commands = std::io::read_to_string(std::io::stdin()).unwrap_or_default();
-    if !call.words.is_empty() || commands != CLEANUP {
-        return Err(call.but("with the commands that Flux itself registers"));
-    }
-    call.ask("flux-admin: ERROR", &Request::Cleanup)?;
     Ok(0)
 }
 

@@ -107,6 +107,6 @@ impl Job {
             let context = json!({ "rank": task, "wait_status": status });
             json!({ "timestamp": 0.0, "name": "shell.task-exit", "context": context })
         }));
-        json!({ "eventlog": events, "exec": self.is_started().then_some(execution) })
+        json!({ "eventlog": events, "guest.exec.eventlog": self.is_started().then_some(execution) })
     }
 }

@@ -1,6 +1,9 @@
 //! Jobs over two brokers.
 
 use crate::site::{Broker, Site, wait_for};
+use crate::socket::{ANY_NODE, ask, connect};
+use flux_protocol::job_id;
+use serde_json::{Value, json};
 
 #[test]
 fn four_tasks_run_on_two_brokers() {
@@ -84,19 +87,26 @@ fn the_events_of_a_job_say_whether_it_was_started() {
     let ids = site.ok(0, &["jobs", "-ano", "{id}"]);
     let ids: Vec<&str> = ids.lines().collect();
     let [failed, not_found, refused] = ids.as_slice() else { panic!("{ids:?}") };
-    let events =
-        |words: &[&str]| site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
-    let log = events(&[refused]).out;
+    let mut stream = connect(&site, 0);
+    let mut lookup = |id: &str, key: &str| {
+        let id = job_id::parse(id).expect("a job id");
+        let payload = json!({ "id": id, "keys": [key], "flags": 0 }).to_string();
+        let (errno, answer) = ask(&mut stream, "job-info.lookup", Some(&payload), 0);
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+        (errno, answer[key].as_str().unwrap_or_default().to_owned())
+    };
+    let execution = "guest.exec.eventlog";
+    let (_, log) = lookup(refused, "eventlog");
     assert!(log.contains("\"type\":\"alloc\"") && !log.contains("\"name\":\"start\""), "{log}");
-    assert_eq!(events(&["--path=exec", refused]).code, Some(1), "it has no such eventlog");
-    let log = events(&[not_found]).out;
+    assert_eq!(lookup(refused, execution).0, 2, "it has no such eventlog");
+    let (_, log) = lookup(not_found, "eventlog");
     assert!(
         log.contains("no-such-command: No such file or directory")
             && log.contains("\"name\":\"start\""),
         "{log}"
     );
-    assert!(events(&["--path=exec", not_found]).out.contains("shell.init"));
-    assert!(events(&["--path=exec", failed]).out.contains("\"wait_status\":768"));
+    assert!(lookup(not_found, execution).1.contains("shell.init"));
+    assert!(lookup(failed, execution).1.contains("\"wait_status\":768"));
     assert!(site.ok(0, &["job", "taskmap", "--hostname=0", failed]).ends_with('\n'));
 }
 
@@ -172,11 +182,14 @@ fn the_end_of_the_instance_cancels_jobs_unless_disabled() {
         site.ok(0, &["submit", "bash", "-c", task]);
         let process = wait_for("the task", || Some(site.read("task")).filter(|it| !it.is_empty()));
         if registered {
-            let tasks = "flux queue stop --quiet --all --nocheckpoint\n\
-                         flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
-            let input = std::fs::File::open(site.write("cleanup", tasks)).expect("opens");
-            let mut push = site.question(0, &["admin", "cleanup-push"]);
-            assert!(push.stdin(input).status().expect("runs").success());
+            let commands = [
+                "flux queue idle --quiet",
+                "flux cancel --user=all --quiet --states RUN",
+                "flux queue stop --quiet --all --nocheckpoint",
+            ];
+            let payload = json!({ "name": "cleanup", "commands": commands }).to_string();
+            let pushed = ask(&mut connect(&site, 0), "runat.push", Some(&payload), ANY_NODE);
+            assert_eq!(pushed.0, 0, "{pushed:?}");
         }
         assert_eq!(lead.end(), Some(0));
         assert!(site.read("0.err").contains(&format!("cleanup-{event}: cleanup->shutdown")));

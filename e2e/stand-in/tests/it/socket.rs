@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 
-const ANY_NODE: u32 = u32::MAX;
+pub(crate) const ANY_NODE: u32 = u32::MAX;
 
-fn connect(site: &Site, rank: u32) -> UnixStream {
+pub(crate) fn connect(site: &Site, rank: u32) -> UnixStream {
     let path = site.path(&format!("run{rank}/local-{rank}"));
     let mut stream = wait_for("the socket", || UnixStream::connect(&path).ok());
     let mut byte = [9_u8; 1];
@@ -18,7 +18,12 @@ fn connect(site: &Site, rank: u32) -> UnixStream {
 }
 
 /// Asks, and gives the errno and the payload of the answer.
-fn ask(stream: &mut UnixStream, topic: &str, payload: Option<&str>, node: u32) -> (u32, String) {
+pub(crate) fn ask(
+    stream: &mut UnixStream,
+    topic: &str,
+    payload: Option<&str>,
+    node: u32,
+) -> (u32, String) {
     let asked = Message {
         kind: REQUEST,
         topic: topic.to_owned(),
@@ -137,8 +142,9 @@ fn the_lead_lists_jobs_and_counts_the_active_ones() {
     site.ok(0, &["submit", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"]);
     assert_eq!((newest(1), newest(65)), (1, 2));
     let first = ask(history, Some(r#"{"slice":"[:65]"}"#))["jobs"][1].to_string();
-    let log = site.ok(0, &["job", "eventlog", "--format=json", &first]);
-    assert!(log.contains("\"name\":\"start\""), "{log}");
+    let payload = format!("{{\"id\":{first},\"keys\":[\"eventlog\"],\"flags\":0}}");
+    let log = ask("job-info.lookup", Some(&payload))["eventlog"].to_string();
+    assert!(log.contains("start"), "{log}");
     assert_eq!(ask(stats, None)["active_jobs"], 1);
     site.write("go", "");
     wait_for("its end", || (ask(stats, None)["active_jobs"] == 0).then_some(()));
