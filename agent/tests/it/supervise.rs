@@ -102,10 +102,9 @@ fn a_signal_without_a_receiver_is_logged_once() {
     await_that("the status says what is in the way", || {
         status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))
     });
-    assert_eq!(
-        (&status()["phase"], &status()["role"]),
-        (&"wait-for-lead".into(), &"worker".into())
-    );
+    let known = status();
+    assert_eq!((&known["phase"], &known["role"]), (&"wait-for-lead".into(), &"worker".into()));
+    assert!(known.get("demand").is_none(), "only what is known: {known}");
     for _ in 0..2 {
         run.signal(Signal::SIGUSR2);
     }
