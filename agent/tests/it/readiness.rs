@@ -149,20 +149,6 @@ async fn who_sends_what_is_no_question_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn neither_silence_nor_questions_that_wait_keep_the_kubelet_out() {
-    let agent = agent(false);
-    let mut others = Vec::new();
-    for number in 0..200 {
-        let mut other = agent.connect().await;
-        if number % 2 == 0 {
-            other.write_all(b"GET /ready?wait=3600 HTTP/1.1\r\nHost: pod\r\n\r\n").await.unwrap();
-        }
-        others.push(other);
-    }
-    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
-}
-
-#[tokio::test]
 async fn both_kinds_of_addresses_are_served_where_there_are_both() {
     let agent = agent(false);
     let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;
