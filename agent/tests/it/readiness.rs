@@ -133,22 +133,6 @@ async fn a_probe_that_is_given_up_makes_room() {
 }
 
 #[tokio::test]
-async fn who_sends_what_is_no_question_is_hung_up_on() {
-    let agent = agent(true);
-    let long = [b"GET /".as_slice(), &vec![b'x'; 100_000]].concat();
-    for wrong in [b"\x16\x03\x01\x02".as_slice(), &long, b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
-        let mut rude = agent.connect().await;
-        // It may be hung up on before all is sent.
-        let _ = rude.write_all(wrong).await;
-        let _ = rude.shutdown().await;
-        let mut rest = Vec::new();
-        let _ = timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap();
-        assert!(!rest.starts_with(b"HTTP/1.1 200"));
-    }
-    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
-}
-
-#[tokio::test]
 async fn both_kinds_of_addresses_are_served_where_there_are_both() {
     let agent = agent(false);
     let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;
