@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn an_existing_account_stays_the_same() {
-        let root = image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:flux\n");
+        let root =
+            image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:root,flux\nadm:x:4:root\n");
         fs::create_dir_all(root.path().join("srv/flux")).unwrap();
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
         assert_eq!((account.uid, account.gid), (2000, 2000));

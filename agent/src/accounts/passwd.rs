@@ -146,25 +146,8 @@ mod tests {
         Databases { passwd: passwd.into(), group: group.into() }
     }
 
-    fn ubuntu() -> Databases {
-        databases(
-            "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash\n",
-            "root:x:0:\nadm:x:4:syslog,ubuntu\nubuntu:x:1000:\nsudo:x:27:ubuntu,flux\n",
-        )
-    }
-
     fn flux(databases: &Databases) -> NewUser {
         databases.new_user("flux", 1000, Path::new(HOME)).unwrap()
-    }
-
-    #[test]
-    fn users_are_found_by_name_and_number() {
-        let databases = ubuntu();
-        let ubuntu = databases.find_user("ubuntu").unwrap();
-        assert_eq!((ubuntu.uid, ubuntu.home.as_path()), (1000, Path::new("/home/ubuntu")));
-        assert_eq!(databases.groups_of(&ubuntu), [1000, 4, 27]);
-        assert_eq!(databases.find_uid(1000), Some(ubuntu));
-        assert_eq!(databases.find_user("flux"), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl FluxClient {
 /// [`DISABLE_JOB_CLEANUP`](crate::plan::variables::DISABLE_JOB_CLEANUP) is set. The agent sets that for a broker with a
 /// command, and registers them only if jobs are left at the end of the command. `flux resource acquire-mute` is left out,
 /// as older releases do not have it. Flux runs the last command first.
-const CLEANUP: [&str; 3] = [
+pub(crate) const CLEANUP: [&str; 3] = [
     "flux queue idle --quiet",
     "flux cancel --user=all --quiet --states RUN",
     "flux queue stop --quiet --all --nocheckpoint",

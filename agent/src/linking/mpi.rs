@@ -71,22 +71,3 @@ pub fn has_open_mpi_5(sysroot: &Sysroot, library_path: &str) -> bool {
     let mut directories = own.chain(Libraries::names_of_directories(sysroot));
     directories.any(|directory| sysroot.names(&directory).iter().any(|name| is_open_mpi_5(name)))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_libraries_tell_the_mpi() {
-        for (libraries, mpi) in [
-            (&["libmpi.so.40", "libopen-pal.so.80", "libpmix.so.2"][..], Mpi::OpenMpi5),
-            (&["libmpi.so.40", "libopen-rte.so.40", "libopen-pal.so.40"], Mpi::Other),
-            (&["libmpich.so.12", "libpmix.so.2", "libc.so.6"], Mpi::Other),
-            (&["libpmix.so.2", "libc.so.6"], Mpi::Pmix),
-            (&["libopen-pal.so", "libc.so.6"], Mpi::Unknown),
-        ] {
-            let names = libraries.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(of_libraries(&names), mpi, "{libraries:?}");
-        }
-    }
-}

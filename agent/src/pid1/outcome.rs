@@ -273,19 +273,14 @@ mod tests {
         let done = CommandEnd { ended: earlier, ..command(Some(7)) };
         let after = "exit code 1 after the command had ended with 7";
         let before = "before the command ran";
+        let killed = "its broker had ended with exit code 137";
         let lacking = ended_by(Cause::NoScheduler, 137);
         let no_scheduler = "the scheduler did not start: the log says why";
         for (end, broker, code, command_ran, text) in [
             (Some(command(Some(7))), broker(1), 7, true, after),
             (Some(command(Some(7))), broker(0), 7, true, ""),
             (Some(command(Some(0))), broker(0), 0, true, ""),
-            (
-                Some(command(None)),
-                broker(137),
-                137,
-                true,
-                "its broker had ended with exit code 137",
-            ),
+            (Some(command(None)), broker(137), 137, true, killed),
             (Some(refused), broker(0), 71, false, "Flux refused"),
             (Some(not_found), broker(0), 127, true, "not found"),
             (None, broker(0), 76, false, before),

@@ -131,20 +131,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn steps() -> impl Strategy<Value = ShutdownSteps> {
-        any::<(bool, bool, bool)>().prop_map(|(command, dump, post)| ShutdownSteps {
-            command,
-            dump,
-            post,
-        })
-    }
-
     proptest! {
         #[test]
         fn the_shares_never_exceed_the_grace_period_less_the_reserve(
             grace in prop_oneof![Just(0), 0..1_000_u64, any::<u64>()],
-            steps in steps(),
+            [command, dump, post] in any::<[bool; 3]>(),
         ) {
+            let steps = ShutdownSteps { command, dump, post };
             let period = GracePeriod::new(grace, steps);
             let grace = Duration::from_secs(grace.min(LONGEST));
             prop_assert_eq!(period.all + period.reserve, grace);

@@ -299,17 +299,4 @@ mod tests {
         }
         assert_eq!(meaning(HALT + 1, false, false), None, "nobody can send it on");
     }
-
-    #[test]
-    fn programs_get_a_signal_that_ends_them() {
-        let sent = |number| Stop::Signal(Number(number)).signal();
-        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-            assert_eq!(sent(signal as i32), signal);
-        }
-        for number in [SIGWINCH as i32, SIGUSR1 as i32, HALT] {
-            assert_eq!(sent(number), SIGTERM, "{number}");
-        }
-        let text = Stop::Signal(Number(HALT)).to_string();
-        assert_eq!(text, "stopped by SIGRTMIN+3");
-    }
 }

@@ -235,26 +235,6 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_line_has_its_name_and_its_command() {
-        let text = "job-0: echo hello\nƒaB1\njob-2: sh -c 'exit 2'\nƒaB2\njob-3: -n9x\n\
-                    flux submit: error: argument -n: invalid\njob-3 was not submitted\n\
-                    \x20      JOBID USER     NAME       ST\n         ƒaB2 flux     sh          F\n\
-                    faB2: task(s) exited with exit code 2\n";
-        let line = |name: &str, command: &str, why: &str| Line {
-            name: name.to_owned(),
-            command: command.to_owned(),
-            why: why.to_owned(),
-        };
-        let expected = [
-            line("job-2", "sh -c 'exit 2'", "task(s) exited with exit code 2"),
-            line("job-3", "-n9x", NOT_SUBMITTED),
-        ];
-        assert_eq!(failed_lines(text), expected);
-        let reason = reason(&failed_lines(text)).unwrap();
-        assert!(reason.contains("job-2 (sh -c 'exit 2'): task(s) exited with"), "{reason}");
-    }
-
-    #[test]
     fn other_scripts_have_no_failed_lines() {
         assert_eq!(failed_lines("step 1: ok\nfoo: bar\nƒab: x\n"), []);
         assert_eq!(reason(&[]), None);

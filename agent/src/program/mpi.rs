@@ -136,32 +136,3 @@ fn choice(
     };
     Choice::Pmi(pmi.filter(|_| asked.is_none()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(choice: Choice) -> String {
-        let Choice::Refuse(reason) = choice else { panic!("{choice:?}") };
-        reason
-    }
-
-    #[test]
-    fn programs_that_need_pmix_get_it_or_are_refused() {
-        let of = |mpi, has_pmix, may_load| choice("./app", mpi, None, has_pmix, || may_load);
-        for mpi in [Mpi::OpenMpi5, Mpi::Pmix] {
-            assert_eq!(of(mpi, true, true), Choice::Pmi(Some("pmix")));
-            let reason = refusal(of(mpi, false, true));
-            assert!(reason.starts_with("./app is linked to "), "{reason}");
-            assert!(reason.contains("view with flux-pmix"), "{reason}");
-        }
-        for (mpi, has_pmix, may_load, expected) in [
-            (Mpi::Other, true, true, None),
-            (Mpi::Unknown, true, true, Some("simple,pmix")),
-            (Mpi::Unknown, true, false, None),
-            (Mpi::Unknown, false, true, None),
-        ] {
-            assert_eq!(of(mpi, has_pmix, may_load), Choice::Pmi(expected), "{mpi:?}");
-        }
-    }
-}

@@ -2,6 +2,7 @@
 
 use crate::accounts::become_user::exec;
 use crate::failure::{Failure, NO};
+use crate::flux::client::CLEANUP;
 use crate::plan::variables::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
 use crate::rc::broker;
@@ -29,13 +30,8 @@ use tokio::task::JoinSet;
 
 /// Set for Flux's scripts, because scripts of older releases would load modules themselves without it.
 const USES_MODPROBE: (&str, &str) = ("FLUX_RC_USE_MODPROBE", "t");
-/// The cleanup that Flux's `rc1.py` registers (flux-core 0.88, `push-cleanup`). Flux runs the last command first.
-const CLEANUP: [&str; 4] = [
-    "flux queue idle --quiet",
-    "flux cancel --user=all --quiet --states RUN",
-    "flux resource acquire-mute",
-    "flux queue stop --quiet --all --nocheckpoint",
-];
+/// The command of Flux's own cleanup that is not in [`CLEANUP`].
+const MUTE: &str = "flux resource acquire-mute";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Stage {
@@ -304,7 +300,9 @@ impl TaskRunner {
         if std::env::var_os(DISABLE_JOB_CLEANUP.0).is_some() {
             return Ok(());
         }
-        self.broker.push_cleanup(&CLEANUP).await.map_err(|error| chain(&error))
+        let [idle, cancel, stop] = CLEANUP;
+        let pushed = self.broker.push_cleanup(&[idle, cancel, MUTE, stop]).await;
+        pushed.map_err(|error| chain(&error))
     }
 
     /// Runs all scripts, also after a failed one.

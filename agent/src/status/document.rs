@@ -65,21 +65,3 @@ impl StatusReport {
         phases
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_is_camel_case_and_leaves_out_what_is_unset() {
-        let report = StatusReport {
-            phase: "hooks".to_owned(),
-            broker_state: Some("run".to_owned()),
-            restarts: 2,
-            ..StatusReport::default()
-        };
-        let text = r#"{"phase":"hooks","role":"","hostname":"","brokerState":"run","online":false,"ready":false,"restarts":2}"#;
-        assert_eq!(serde_json::to_string(&report).unwrap(), text);
-        assert_eq!(serde_json::from_str::<StatusReport>(text).unwrap(), report);
-    }
-}

@@ -25,27 +25,33 @@ type Made = [Option<String>; 3];
 impl Scene {
     fn new() -> Self {
         let scene = Self(tempfile::Builder::new().prefix("it's ").tempdir().unwrap());
-        let name = |name: &str| format!("-Wl,-soname,{name}");
-        scene.compile("libopen-pal.so.80", &["-shared", "-fPIC", &name("libopen-pal.so.80")]);
-        let layer = scene.path("libopen-pal.so.80").display().to_string();
-        let mpi = ["-shared", "-fPIC", &name("libmpi.so.40"), "-Wl,--no-as-needed", &layer];
-        scene.compile("libmpi.so.40", &mpi);
-        let mpi = scene.path("libmpi.so.40").display().to_string();
-        scene.compile("app", &["-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", &mpi]);
-        scene.compile("plain", &[]);
+        scene.library("libopen-pal.so.80", &[]);
+        scene.library("libmpi.so.40", &["libopen-pal.so.80"]);
+        scene.program("app", &["libmpi.so.40"]);
+        scene.program("plain", &[]);
         scene
+    }
+
+    fn library(&self, name: &str, needed: &[&str]) {
+        let soname = format!("-Wl,-soname,{name}");
+        self.compile(name, &["-shared", "-fPIC", &soname], needed);
+    }
+
+    fn program(&self, name: &str, needed: &[&str]) {
+        self.compile(name, &["-Wl,-rpath,$ORIGIN"], needed);
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn compile(&self, to: &str, options: &[&str]) {
+    fn compile(&self, to: &str, options: &[&str], needed: &[&str]) {
         let source = self.path("empty.c");
         fs::write(&source, "int main(void) { return 0; }\n").unwrap();
         let mut compiler = Command::new("cc");
-        let done = compiler.arg(&source).args(options).arg("-o").arg(self.path(to)).status();
-        assert!(done.unwrap().success(), "{to}");
+        compiler.arg(&source).args(options).arg("-Wl,--no-as-needed");
+        compiler.args(needed.iter().map(|name| self.path(name))).arg("-o").arg(self.path(to));
+        assert!(compiler.status().unwrap().success(), "{to}");
     }
 
     /// Runs the script for `job` in an image without files.
@@ -150,6 +156,7 @@ fn open_mpi_5_gets_a_pmix_server_or_is_refused() {
         let [_, loaded, died] = run(command, 2, None);
         let why = died.unwrap();
         assert!(why.contains("app is linked to Open MPI 5, whose ranks find each other"), "{why}");
+        assert!(why.contains("Use a view with flux-pmix"), "{why}");
         assert_eq!(loaded, None);
     }
     assert_eq!(run(&[&program], 2, Some("off")), some(["off", ""]));
@@ -162,6 +169,34 @@ fn open_mpi_5_gets_a_pmix_server_or_is_refused() {
         assert_eq!(run(&[&program], 2, Some(asked)), some([asked, ""]));
     }
     assert_eq!(run(&["/bin/flux", "broker"], 2, None), some(["", ""]), "brokers");
+}
+
+#[test]
+fn only_clients_of_pmix_alone_need_its_server() {
+    let scene = Scene::new();
+    for name in ["libpmix.so.2", "libopen-pal.so.40", "libopen-pal.so"] {
+        scene.library(name, &[]);
+    }
+    scene.library("libmpich.so.12", &["libpmix.so.2"]);
+    scene.program("client", &["libpmix.so.2"]);
+    scene.program("mpich", &["libmpich.so.12"]);
+    scene.library("libmpi.so.40", &["libopen-pal.so.40"]);
+    scene.program("open-mpi-4", &["libmpi.so.40"]);
+    scene.program("unversioned", &["libopen-pal.so"]);
+    let run = |program| {
+        let library_path = Path::new("");
+        scene.run(&Job { command: &[program], tasks: 2, option: None, library_path })
+    };
+    let [_, loaded, died] = run("client");
+    let why = died.unwrap();
+    assert!(why.contains("client is linked to PMIx, whose ranks find each other"), "{why}");
+    assert_eq!(loaded, None);
+    assert_eq!(run("unversioned"), some(["", ""]));
+    fs::write(scene.path("pmix.so"), "").unwrap();
+    assert_eq!(run("client"), some(["pmix", "pmix.so"]));
+    for program in ["mpich", "open-mpi-4"] {
+        assert_eq!(run(program), some(["", ""]), "{program}");
+    }
 }
 
 #[test]

@@ -480,9 +480,6 @@ fn an_impossible_plan_is_refused_with_cause_and_code() {
     refused(&config(), &facts("stranger"), Exit::Config, "stranger");
     refused(&config(), &facts("stranger"), Exit::Config, "sample-[0-2]");
 
-    let without_flux = Facts { executables: paths(&["/bin/sh"]), ..facts("sample-0") };
-    refused(&config(), &without_flux, Exit::View, FLUX);
-
     let mut hooked = config();
     hooked.hooks.post = Some("true".to_owned());
     let without_shell = Facts { executables: paths(&[FLUX]), ..facts("sample-0") };

@@ -3,8 +3,7 @@
 use crate::settings::{self, bootstraps};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, Plan, plan};
-use flux_contract::{AgentConfig, Bootstrap, Workload};
-use flux_protocol::Hostlist;
+use flux_contract::{AgentConfig, Workload};
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
@@ -222,24 +221,4 @@ fn every_text_may_be_long() {
         }
     }
     assert!(tried > 110, "{tried}");
-}
-
-#[test]
-fn a_hundred_thousand_hosts_are_planned_as_two_are() {
-    let bootstrap = Bootstrap::Root { hosts: Hostlist::of_range("sample", 0..100_000) };
-    let config = settings::everything(Workload::Diagnostics {}, bootstrap);
-    let length = on_a_small_stack(|| length_of_decisions(&config));
-    assert!(length < 200_000, "{length}");
-}
-
-#[test]
-fn documents_nested_without_end_are_refused() {
-    for text in [
-        format!("version = 1\na = {}", "[".repeat(100_000)),
-        format!("version = 1\na = {}", "{a = ".repeat(100_000)),
-        format!("version = 1\n{}a = 1", "a.".repeat(100_000)),
-        format!("version = 1\n[{}a]", "a.".repeat(100_000)),
-    ] {
-        assert!(on_a_small_stack(|| AgentConfig::from_toml(&text).is_err()));
-    }
 }

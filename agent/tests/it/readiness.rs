@@ -133,36 +133,6 @@ async fn a_probe_that_is_given_up_makes_room() {
 }
 
 #[tokio::test]
-async fn who_sends_what_is_no_question_is_hung_up_on() {
-    let agent = agent(true);
-    let long = [b"GET /".as_slice(), &vec![b'x'; 100_000]].concat();
-    for wrong in [b"\x16\x03\x01\x02".as_slice(), &long, b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
-        let mut rude = agent.connect().await;
-        // It may be hung up on before all is sent.
-        let _ = rude.write_all(wrong).await;
-        let _ = rude.shutdown().await;
-        let mut rest = Vec::new();
-        let _ = timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap();
-        assert!(!rest.starts_with(b"HTTP/1.1 200"));
-    }
-    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
-}
-
-#[tokio::test]
-async fn neither_silence_nor_questions_that_wait_keep_the_kubelet_out() {
-    let agent = agent(false);
-    let mut others = Vec::new();
-    for number in 0..200 {
-        let mut other = agent.connect().await;
-        if number % 2 == 0 {
-            other.write_all(b"GET /ready?wait=3600 HTTP/1.1\r\nHost: pod\r\n\r\n").await.unwrap();
-        }
-        others.push(other);
-    }
-    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
-}
-
-#[tokio::test]
 async fn both_kinds_of_addresses_are_served_where_there_are_both() {
     let agent = agent(false);
     let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;

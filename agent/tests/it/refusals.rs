@@ -126,9 +126,11 @@ fn a_command_reads_an_empty_input() {
 }
 
 #[test]
-fn a_failed_batch_shows_its_output_and_the_failed_line() {
+fn a_failed_batch_shows_its_output_and_the_failed_lines() {
     let pod = Pod::new();
     let script = "echo \"job-0: echo hello\"; echo ƒaa; echo \"job-2: false -x\"; echo ƒab\n\
+                  echo \"job-3: -n9x\"; echo 'flux submit: error: argument -n: invalid'\n\
+                  echo \"job-3 was not submitted\"; echo '   ƒab flux     sh          F'\n\
                   echo hello > $FLUX_OUTPUT_DIR/job-0.out; echo broken > $FLUX_OUTPUT_DIR/job-2.err\n\
                   echo 'fab: task(s) exited with exit code 2' >&2; printf 'the last line'; exit 1\n";
     let mut config = pod.batch(script);
@@ -136,10 +138,11 @@ fn a_failed_batch_shows_its_output_and_the_failed_line() {
     // A quiet run does not print the id of the job. A line without a line break is shown, too.
     let ended = pod.run(&config).with_code(1).with_output("").with_log("the last line\n");
     let failed = "job-2 failed: task(s) exited with exit code 2: false -x\nbroken\n";
-    let log = ended.with_log(failed).log;
+    let log = ended.with_log(failed).with_log("job-3 failed: it was not submitted: -n9x\n").log;
     assert!(!log.contains("\nhello\n"), "only what failed is shown: {log}");
     let message = pod.message();
-    let expected = "job-2 (false -x): task(s) exited with exit code 2";
+    let expected = "job-2 (false -x): task(s) exited with exit code 2; \
+                    job-3 (-n9x): it was not submitted";
     assert_eq!((message.command_ran, message.last_error.as_deref()), (true, Some(expected)));
 }
 

@@ -8,11 +8,13 @@ use std::fs;
 
 /// Subcommands with their arguments, their exit codes, and parts of their output. `HERE` stands for this pod, and `FOR-EVER`
 /// for the largest number.
-const CASES: [(&str, u8, &str); 25] = [
+const CASES: [(&str, u8, &str); 27] = [
     ("help", 0, "Usage: flux-agent"),
     ("install copy", 0, ""),
     ("keygen key", 0, ""),
     ("keygen", 0, "secret-key"),
+    ("keygen --name a_b", Exit::Prepare.code(), "could not make a CURVE certificate named"),
+    ("keygen /none/c", Exit::Prepare.code(), "the CURVE certificate to /none/c: No such file"),
     ("view install --root .. --source /mnt/flux/view --destination volume", 0, ""),
     ("plan HERE", 0, "lead hello-0 rank 0\n"),
     ("plan HERE --output json", 0, "\"role\": \"lead\""),
