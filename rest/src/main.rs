@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let runtime = runtime.map_err(|error| Failure::because(Exit::Internal, "start", error));
     let done = runtime.and_then(|runtime| {
         let done = runtime.block_on(run());
-        // The thread that reads standard input may wait for ever.
+        // The thread that reads standard input may never end.
         runtime.shutdown_background();
         done
     });

@@ -20,7 +20,7 @@ pub(super) fn serve(run: &Run, rest: &Rest) -> JoinSet<()> {
     let shown = shown(&argv);
     let start = move || {
         let (children, mut command) = (children.clone(), session.broker_command(&argv));
-        // The server prints its address, which nobody needs.
+        // The address that the server prints is of no use here.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         async move {
             match children.spawn(&mut command) {

@@ -113,7 +113,7 @@ pub(crate) fn next(purpose: Purpose, state: State, event: Event) -> (State, Vec<
         (Killed, TimeIsOver { stopped: true }) => (Killed, vec![GiveUp]),
         (_, TimeIsOver { .. }) => (Killed, vec![WarnLate, KillBroker]),
         (Killed, _) => (Killed, vec![]),
-        // All is kept by then. Where rc3 has failed, Flux 0.88 takes ten seconds more, and may stay for ever.
+        // All is kept by then. Where rc3 has failed, Flux 0.88 takes ten seconds more, and may stay forever.
         (_, SocketClosed) => (state, vec![KillWithinMain]),
 
         (Starting, BrokerRuns) if purpose == Purpose::Command => (Command, vec![Begin]),
@@ -122,7 +122,7 @@ pub(crate) fn next(purpose: Purpose, state: State, event: Event) -> (State, Vec<
         (Starting, QuorumIsSmaller(brokers)) => {
             (Killed, vec![Note(Cause::SmallerQuorum(brokers)), KillBroker])
         }
-        // Without a scheduler every job would wait for ever.
+        // Without a scheduler every job would wait forever.
         (Running | Command, NoScheduler) => (Killed, vec![Note(Cause::NoScheduler), KillBroker]),
         (LeadLost, LeadIsGone) => (LeadLost, vec![]),
         // The last tasks of the broker ask the lead, which is gone: they have little time.

@@ -104,7 +104,7 @@ async fn start_broker(run: &mut Run, argv: &[String]) -> Result<Running, Failure
 
 /// Waits until the configuration asks for fewer brokers than `before`, for which the lead's `broker` was started, and gives
 /// their number. A broker reads `broker.quorum` once (flux-broker-attributes(7)): where the size of a MiniCluster is
-/// reduced before that is reached, the lead would wait for ever for brokers that nobody starts any more. A broker that does
+/// reduced before that is reached, the lead would wait forever for brokers that are no longer started. A broker that does
 /// not wait at that moment goes on: the state that its watch has reported last may be seconds old.
 async fn smaller_quorum(
     mut config: ConfigReader,
@@ -140,7 +140,7 @@ async fn kill_orphans(run: &Run, before: &ProcessSnapshot) {
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Something to wait for, while there is something.
+/// A future that the supervision polls while it is `Some`.
 type Awaited<T> = Option<Work<T>>;
 
 fn boxed<T>(work: impl Future<Output = T> + Send + 'static) -> Work<T> {

@@ -137,7 +137,7 @@ fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Option<LeadCommand>
 /// The submit command, with `options` of ours behind the user's flags.
 ///
 /// The standard input of a job of `flux submit` would stay open for `flux job attach`, and a command that reads it would
-/// wait for ever; other flags of the user come later and count. `flux run` passes on its own input, which ends at once:
+/// wait forever; other flags of the user come later and count. `flux run` passes on its own input, which ends at once:
 /// with `--input` Flux's shell would hold each job for half a second (`input.batch-timeout`).
 fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String> {
     let Submission { prefix, submit, flags, command, script: _ } = submission;

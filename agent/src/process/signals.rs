@@ -245,7 +245,7 @@ impl Signals {
     }
 }
 
-/// Waits until `time`; for ever where there is none.
+/// Waits until `time`; forever where there is none.
 pub(crate) async fn sleep_until(time: Option<Instant>) {
     or_pending(time.map(tokio::time::sleep_until)).await;
 }
