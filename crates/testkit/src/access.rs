@@ -15,6 +15,18 @@ pub struct Access {
 }
 
 impl Access {
+    /// Everything, as a user of a cluster may have it.
+    pub fn everything() -> Self {
+        let all = vec!["*".to_owned()];
+        let rule = PolicyRule {
+            api_groups: Some(all.clone()),
+            resources: Some(all.clone()),
+            verbs: all,
+            ..PolicyRule::default()
+        };
+        Self { rules: vec![rule], paged: &[] }
+    }
+
     pub(crate) fn allows(&self, permission: &Permission<'_>) -> bool {
         self.rules.iter().any(|rule| permission.is_in(rule))
     }
@@ -75,10 +87,10 @@ impl<'path> Permission<'path> {
 
     fn is_in(&self, rule: &PolicyRule) -> bool {
         let has = |list: &Option<Vec<String>>, value: &str| {
-            list.iter().flatten().any(|entry| entry == value)
+            list.iter().flatten().any(|entry| entry == value || entry == "*")
         };
         has(&rule.api_groups, self.group)
             && has(&rule.resources, &self.resource)
-            && rule.verbs.iter().any(|verb| verb == self.verb)
+            && rule.verbs.iter().any(|verb| verb == self.verb || verb == "*")
     }
 }

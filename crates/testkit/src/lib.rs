@@ -1,6 +1,6 @@
 //! For the tests of the operator and of `kubectl flux`: as much of Kubernetes as they have to do with, in memory.
 //!
-//! [`server`] is an API server with its objects, watches and faults, and [`kubernetes`] runs the Jobs there: the Job
+//! [`server`] is an API server with its objects, watches and faults, [`http`] serves it to programs, and [`kubernetes`] runs the Jobs there: the Job
 //! controller, kubelets with our agent in their pods, nodes, a [`queue`] and the garbage [`collector`]. [`samples`] and
 //! [`any_spec`] give MiniClusters, [`repository`] the files of this repository.
 #![allow(
@@ -17,6 +17,7 @@ pub mod collector;
 pub mod conditions;
 pub mod faults;
 pub mod field_path;
+pub mod http;
 pub mod job;
 pub mod job_policy;
 pub mod kubelet;
@@ -24,6 +25,7 @@ pub mod kubernetes;
 pub mod memory;
 pub mod nodes;
 pub mod objects;
+pub mod pod_log;
 pub mod pod_status;
 pub mod queue;
 pub mod refusal;

@@ -1,0 +1,139 @@
+//! A simulated cluster with MiniClusters and their pods, and the plugin that is connected to it.
+
+use crate::process::{Ended, Process};
+use flux_testkit::access::Access;
+use flux_testkit::http::Endpoint;
+use flux_testkit::server::Server;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+const MINICLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/default/miniclusters";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A cluster for one test.
+pub(crate) struct Scene {
+    pub endpoint: Endpoint,
+    directory: TempDir,
+}
+
+impl Scene {
+    /// A cluster without objects, which removes MiniClusters once they are deleted.
+    pub(crate) async fn new() -> Self {
+        let server = Server::new(Access::everything());
+        server.deliver_all_except(&[]);
+        let endpoint = Endpoint::serve(server).await;
+        let directory = TempDir::new().unwrap();
+        endpoint.write_kubeconfig(&directory.path().join("kubeconfig"));
+        tokio::spawn(collect(endpoint.server.clone()));
+        Self { endpoint, directory }
+    }
+
+    /// Puts a MiniCluster whose status has this state, reason and exit code.
+    pub(crate) fn minicluster(&self, name: &str, state: &str, reason: &str, code: Option<i32>) {
+        let mut status = json!({
+            "state": state, "reason": reason, "observedGeneration": 1, "exitCode": code,
+            "conditions": [{
+                "type": condition(state), "status": "True", "reason": reason, "message": format!("it is {state}"),
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        if code.is_none() {
+            status.as_object_mut().unwrap().remove("exitCode");
+        }
+        let path = format!("{MINICLUSTERS}/{name}");
+        let new = json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": {
+                "name": name, "namespace": "default", "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "size": 2, "containers": [{ "image": "ubuntu", "command": "true" }] },
+        });
+        let mut object = self.endpoint.server.get(&path).unwrap_or(new);
+        object["status"] = status;
+        self.endpoint.server.put(&path, object);
+    }
+
+    /// Puts a pod of this rank. `state` is `waiting`, `running` or `terminated`.
+    pub(crate) fn pod(&self, cluster: &str, rank: u32, suffix: &str, state: &str) -> String {
+        let name = format!("{cluster}-{rank}-{suffix}");
+        let time = "2026-01-01T00:00:00Z";
+        let states = match state {
+            "waiting" => json!({ "waiting": { "reason": "PodInitializing" } }),
+            "running" => json!({ "running": { "startedAt": time } }),
+            _ => json!({ "terminated": { "exitCode": 0, "startedAt": time, "finishedAt": time } }),
+        };
+        let path = format!("{PODS}/{name}");
+        let age = self.endpoint.server.paths(PODS).len();
+        let new = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "default",
+                "creationTimestamp": format!("2026-01-01T00:{age:02}:00Z"),
+                "labels": {
+                    "batch.kubernetes.io/job-name": cluster,
+                    "batch.kubernetes.io/job-completion-index": rank.to_string(),
+                },
+            },
+            "spec": { "nodeName": "node", "containers": [{ "name": cluster, "image": "ubuntu" }] },
+        });
+        let mut object = self.endpoint.server.get(&path).unwrap_or(new);
+        object["status"] = json!({
+            "phase": if state == "terminated" { "Succeeded" } else { "Running" },
+            "containerStatuses": [{
+                "name": cluster, "image": "", "imageID": "", "ready": state == "running",
+                "restartCount": 0, "state": states,
+            }],
+        });
+        self.endpoint.server.put(&path, object);
+        name
+    }
+
+    /// The MiniCluster of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Value> {
+        self.endpoint.server.get(&format!("{MINICLUSTERS}/{name}"))
+    }
+
+    /// Starts `kubectl flux` with these arguments.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-flux"));
+        command.arg("--kubeconfig").arg(self.directory.path().join("kubeconfig"));
+        command.args(arguments).env("HOME", self.directory.path());
+        Process::start(command)
+    }
+
+    /// Runs `kubectl flux` with these arguments to its end.
+    pub(crate) async fn ends(&self, arguments: &[&str]) -> Ended {
+        self.start(arguments).end().await
+    }
+
+    /// Writes a file of the test, and returns its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+fn condition(state: &str) -> &'static str {
+    match state {
+        "Complete" => "Complete",
+        "Failed" => "Failed",
+        _ => "Progressing",
+    }
+}
+
+/// Removes MiniClusters that have been deleted in the foreground, as the garbage collector does.
+async fn collect(server: Server) {
+    loop {
+        for path in server.paths(MINICLUSTERS) {
+            let object = server.get(&path).unwrap_or_default();
+            if !object["metadata"]["deletionTimestamp"].is_null() {
+                server.remove(&path);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
