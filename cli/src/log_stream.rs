@@ -2,7 +2,7 @@
 
 use crate::minicluster::{MiniClusterRef, runner_state};
 use crate::output::print_stderr;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -13,6 +13,9 @@ use tokio::time::sleep;
 
 /// Time between two connections.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How often the log of an ended container is opened again in vain.
+const FAILURE_LIMIT: u32 = 20;
 
 /// A line of a log with its newline, and the time at which the node received it. All times have the same format, so
 /// they can be compared as text.
@@ -76,10 +79,21 @@ impl Progress {
 enum Read {
     /// The API server has ended it.
     End,
-    /// It broke or timed out.
-    Broken,
+    /// It broke or timed out, for this reason.
+    Broken(String),
     /// `take` wants no more lines.
     Unwanted,
+}
+
+/// How the reading of a log has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The container has ended, and all lines were read.
+    Whole,
+    /// `take` wants no more lines.
+    Unwanted,
+    /// The pod was deleted before all lines were read.
+    PodGone,
 }
 
 /// Follows the log of a container to its end. `take` receives each line and returns whether it wants more.
@@ -88,31 +102,38 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     pod: String,
     parameters: LogParams,
     mut take: impl FnMut(Line) -> Taken,
-) -> Result<()> {
+) -> Result<Ending> {
     let api = target.connection.api::<Pod>();
     let mut parameters = LogParams { follow: true, timestamps: true, ..parameters };
-    let (mut progress, mut has_ended) = (Progress::default(), false);
+    let (mut progress, mut has_ended, mut failures) = (Progress::default(), false, 0);
     loop {
         let read = match api.log_stream(&pod, &parameters).await {
             Ok(log) => read(log, &mut progress, has_ended, &mut take).await,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ending::PodGone),
             // The API server has refused the request and would refuse it again.
-            Err(error @ kube::Error::Api(_)) => {
+            Err(error) if is_final(&error) => {
                 return Err(error).with_context(|| format!("follow the log of {pod}"));
             }
-            Err(_) => Read::Broken,
+            Err(error) => Read::Broken(error.to_string()),
         };
-        match read {
-            Read::Unwanted => return Ok(()),
-            Read::End if has_ended => return Ok(()),
-            Read::End => match api.get_opt(&pod).await {
-                Ok(None) => return Ok(()),
-                // If the container has ended, the next connection reads the whole log.
-                Ok(Some(found)) => has_ended = is_over(&found, &parameters),
-                Err(_) => {}
-            },
-            Read::Broken => {}
+        match &read {
+            Read::Unwanted => return Ok(Ending::Unwanted),
+            Read::End if has_ended => return Ok(Ending::Whole),
+            // The log of an ended container has no new lines to wait for.
+            Read::Broken(error) if has_ended && failures >= FAILURE_LIMIT => {
+                bail!("read the rest of the log of {pod}: {error}");
+            }
+            Read::Broken(_) => failures += 1,
+            Read::End => {}
         }
-        if !has_ended {
+        match api.get_opt(&pod).await {
+            Ok(None) if matches!(read, Read::End) => return Ok(Ending::Whole),
+            Ok(None) => return Ok(Ending::PodGone),
+            // If the container has ended, the next connection reads the whole log.
+            Ok(Some(found)) => has_ended = is_over(&found, &parameters),
+            Err(_) => {}
+        }
+        if !has_ended || failures > 0 {
             sleep(PAUSE).await;
         }
         progress.reopen();
@@ -120,6 +141,11 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
             (parameters.since_seconds, parameters.since_time) = (None, Some(since));
         }
     }
+}
+
+/// Whether the API server would refuse the same request again: not when it, or the node, is away or busy.
+fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code < 500 && status.code != 429)
 }
 
 fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
@@ -138,7 +164,7 @@ async fn read<Taken: Future<Output = bool>>(
     loop {
         line.clear();
         match log.read_until(b'\n', &mut line).await {
-            Err(_) => return Read::Broken,
+            Err(error) => return Read::Broken(error.to_string()),
             Ok(0) => return Read::End,
             // The next connection sends the whole line.
             Ok(_) if !is_whole && !line.ends_with(b"\n") => return Read::End,

@@ -16,6 +16,7 @@ mod log_stream;
 mod minicluster;
 mod output;
 mod rank_pod;
+mod signals;
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;

@@ -1,7 +1,7 @@
 //! The MiniCluster that a command line names, and its pods.
 
 use crate::completion::names;
-use crate::connection::{Connection, watch_config};
+use crate::connection::Connection;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -71,7 +71,7 @@ impl MiniClusterRef {
         &self,
     ) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
         let fields = format!("metadata.name={}", self.name);
-        let events = watcher(self.connection.api(), watch_config().fields(&fields));
+        let events = watcher(self.connection.api(), self.connection.watch_config().fields(&fields));
         let events = events.default_backoff();
         // `watcher::watch_object` does the same, but takes no configuration.
         events
@@ -122,7 +122,8 @@ impl MiniClusterRef {
     ) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
         let index = rank.map(|rank| format!(",{COMPLETION_INDEX}={rank}")).unwrap_or_default();
         let selector = format!("{}{index}", self.selector());
-        let events = watcher(self.connection.api(), watch_config().labels(&selector));
+        let events =
+            watcher(self.connection.api(), self.connection.watch_config().labels(&selector));
         events.default_backoff().applied_objects()
     }
 

@@ -6,6 +6,7 @@ use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
 use crate::commands::pod::{PodContext, own_layout};
 use crate::failure::Failure;
+use crate::flux::idle::begin_session;
 use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::variables::chosen_shell;
 use crate::system::environment::{Change, Environment, find_program};
@@ -39,6 +40,9 @@ pub(crate) enum GoHome {
 pub(crate) fn connect(arguments: &PodArguments, argv: &[OsString]) -> Result<(), Failure> {
     let pod = PodContext::read(arguments)?;
     let (client, _) = connected(&pod)?;
+    if let Err(error) = begin_session(&pod.root.at("/"), &pod.config.layout) {
+        log_line(&format!("this session does not keep the instance in use: {error}"));
+    }
     if let Some((program, arguments)) = argv.split_first() {
         return client.become_program(program, arguments, GoHome::IfUseless);
     }

@@ -7,6 +7,7 @@ use crate::flux::broker_watch::{self, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::drain::OwnRank;
+use crate::flux::idle;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
 use crate::pid1::outcome::BrokerEnd;
@@ -58,13 +59,13 @@ pub(crate) async fn run_broker(
     };
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = tokio::spawn(watch.run(events));
-    let demand = watch_demand(run, plan.role, &supervision.own_rank.broker);
+    let uses = watch_use(run, plan, supervision.client(run));
     let status = supervision.until_ended(run, &mut changes).await;
     if status.success() {
         let _ = timeout(LAST_ANSWER, supervision.await_lead(&mut changes)).await;
     }
     watch.abort();
-    drop(demand);
+    drop(uses);
     run.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.duration = started.elapsed();
@@ -77,13 +78,20 @@ pub(crate) async fn run_broker(
     Ok((end, command_end))
 }
 
-/// Watches, on the lead, what its queue needs, where the operator asks for that; until the result is dropped.
-fn watch_demand(run: &Run, role: Role, broker: &BrokerAddress) -> JoinSet<()> {
+/// Watches, on the lead, what its queue needs and whether anybody uses the instance, where the specification asks for that;
+/// until the result is dropped.
+fn watch_use(run: &Run, plan: &Plan, client: FluxClient) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let settings = run.config.autoscale.clone();
-    if let Some(settings) = settings.filter(|_| role == Role::Lead) {
+    if plan.role != Role::Lead {
+        return tasks;
+    }
+    if let Some(settings) = run.config.autoscale.clone() {
         let (config, reporter) = (run.config_path.clone(), run.progress.demand_reporter());
-        tasks.spawn(demand::watch(broker.clone(), settings, config, reporter));
+        tasks.spawn(demand::watch(client.broker.clone(), settings, config, reporter));
+    }
+    if let Some(seconds) = run.config.shutdown.idle_seconds {
+        let (limit, layout) = (Duration::from_secs(seconds), run.config.layout.clone());
+        tasks.spawn(idle::watch(client, layout, limit, run.log));
     }
     tasks
 }
@@ -441,14 +449,19 @@ impl<'run> Supervision<'run> {
         });
     }
 
-    /// Starts the command, or submits that of an interactive MiniCluster.
-    fn start_command(&mut self, run: &mut Run) {
-        let client = FluxClient {
+    /// `flux` as a client of the broker.
+    fn client(&self, run: &Run) -> FluxClient {
+        FluxClient {
             session: run.session.clone(),
             children: run.children.clone(),
             flux: self.plan.flux.clone(),
             broker: self.own_rank.broker.clone(),
-        };
+        }
+    }
+
+    /// Starts the command, or submits that of an interactive MiniCluster.
+    fn start_command(&mut self, run: &mut Run) {
+        let client = self.client(run);
         if let Some(command) = &self.plan.lead_command {
             run.log.info(&format!("starting the command: {}", shown(&command.words)));
             let command = CommandRun {

@@ -49,7 +49,7 @@ async fn delete(target: &MiniClusterRef, wait: bool) -> Result<()> {
     let uid = target.get().await?.uid().unwrap_or_default();
     begin_deletion(target).await?;
     if wait {
-        wait_until_gone(target, &uid).await?;
+        wait_until_gone(target, Some(&uid)).await?;
     }
     let done = if wait { "deleted" } else { "deleting" };
     print(&format!("{done} {}", target.name));
@@ -67,8 +67,8 @@ pub(crate) async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
     }
 }
 
-/// Waits until the MiniCluster with this uid is gone.
-pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: &str) -> Result<()> {
-    let is_same = |cluster: MiniCluster| cluster.uid().as_deref() == Some(uid);
+/// Waits until the MiniCluster, or the one with this uid, is gone.
+pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: Option<&str>) -> Result<()> {
+    let is_same = |cluster: MiniCluster| uid.is_none() || cluster.uid().as_deref() == uid;
     target.until(|cluster| Ok((!cluster.is_some_and(is_same)).then_some(()))).await
 }

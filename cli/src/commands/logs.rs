@@ -222,7 +222,7 @@ async fn follow_pod(
         let lines = lines.clone();
         async move { lines.send(Line { time, rank, text }).await.is_ok() }
     };
-    log_stream::follow(target, pod, parameters, pass_on).await
+    log_stream::follow(target, pod, parameters, pass_on).await.map(drop)
 }
 
 /// Whether the log of a runner lacks its first line, which the agent writes, because the node has rotated the log.

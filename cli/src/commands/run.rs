@@ -1,6 +1,9 @@
 //! `run`: runs a command in a new MiniCluster, as if it ran in this terminal.
 
+mod create;
 mod follow;
+mod guard;
+mod options;
 mod specification;
 
 use crate::commands::delete::{begin_deletion, wait_until_gone};
@@ -8,19 +11,19 @@ use crate::commands::explain::explain;
 use crate::commands::status::summary;
 use crate::connection::Connection;
 use crate::exec;
-use crate::exit::INTERRUPTED;
 use crate::minicluster::{MiniClusterRef, agent};
 use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result, ensure};
-use clap::Args;
-use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
+use crate::signals::Signals;
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use create::{check_crd, create};
 use flux_api::crd::{MiniCluster, State};
 use follow::{End, Progress, follow};
-use http::Request;
+use guard::{Guarded, guarded};
 use kube::ResourceExt as _;
-use kube::api::PostParams;
 use serde_json::Value;
 use specification::RunSpec;
+use std::future::ready;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -33,9 +36,26 @@ pub(crate) struct Run {
     /// Do not delete the MiniCluster after the run
     #[arg(long)]
     keep: bool,
-    /// Print the MiniCluster, and do not create it
-    #[arg(long = "dry-run")]
-    only_prints: bool,
+    /// Print the MiniCluster and do not create it; with `server`, as the API server would store it
+    #[arg(long = "dry-run", value_enum, value_name = "WHERE", num_args = 0..=1, default_missing_value = "client")]
+    checker: Option<DryRun>,
+}
+
+/// What checks a MiniCluster that is not created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DryRun {
+    /// The plugin.
+    Client,
+    /// Also the API server.
+    Server,
+}
+
+/// How the work for a run has ended.
+struct Outcome {
+    /// The exit code of the command, or why there is none.
+    code: Result<u8>,
+    /// Why a part of the output is missing.
+    missing: Option<String>,
 }
 
 impl Run {
@@ -43,60 +63,119 @@ impl Run {
         self,
         connect: impl AsyncFnOnce() -> Result<Connection>,
     ) -> Result<ExitCode> {
-        let cluster = self.spec.minicluster(&mut getrandom::u32)?;
-        if self.only_prints {
-            print(&serde_saphyr::to_string(&cluster).context("write YAML")?);
+        let mut made = self.spec.minicluster(&mut getrandom::u32)?;
+        if !self.keep && !self.detach {
+            made.limit_leftovers();
+        }
+        made.check()?;
+        if self.checker == Some(DryRun::Client) {
+            print_object(&made.object)?;
             return Ok(ExitCode::SUCCESS);
         }
         let connection = connect().await?;
+        made.check_namespace(&connection.namespace)?;
         check_crd(&connection).await?;
-        let api = connection.api::<MiniCluster>();
-        let name = cluster.name_any();
-        let made = api.create(&PostParams::default(), &cluster).await;
-        let made = made.with_context(|| format!("create the MiniCluster {name}"))?;
-        let target = MiniClusterRef::new(connection, &name);
-        if self.detach {
-            print(&format!("minicluster/{name}"));
+        if self.checker == Some(DryRun::Server) {
+            print_object(&create(&connection, &made, true).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let code = if self.spec.interactive {
-            Box::pin(self.interact(&target)).await
-        } else {
-            Box::pin(self.follow(&target)).await
+        let target = MiniClusterRef::new(connection, made.name());
+        let mut signals = Signals::catch()?;
+        let created = create(&target.connection, &made, false);
+        let interrupted = match guarded(&mut signals, created, ready(Ok(()))).await {
+            Guarded::Done(created, signal) => created.map(|_| signal)?,
+            Guarded::Left(code, _) => {
+                let name = &target.name;
+                print_stderr(&format!(
+                    "the API server has not answered whether {name} was created: `kubectl flux list` shows it"
+                ));
+                return Ok(code.into());
+            }
         };
-        if !self.keep {
-            begin_deletion(&target).await?;
+        if self.detach {
+            print(&format!("minicluster/{}", target.name));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let code = match interrupted {
+            Some(code) => {
+                delete(&target, false).await;
+                code
+            }
+            None => self.wait(&target, &mut signals).await?,
+        };
+        Ok(ExitCode::from(code))
+    }
+
+    /// Waits for the end of the run, and deletes its MiniCluster, sooner after a signal.
+    async fn wait(&self, target: &MiniClusterRef, signals: &mut Signals) -> Result<u8> {
+        let name = &target.name;
+        let work = async {
             if self.spec.interactive {
-                wait_until_gone(&target, &made.uid().unwrap_or_default()).await?;
+                Outcome { code: Box::pin(self.interact(target)).await, missing: None }
+            } else {
+                Box::pin(self.follow(target)).await
+            }
+        };
+        let stop = async {
+            print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
+            begin_deletion(target).await
+        };
+        let outcome = match guarded(signals, work, stop).await {
+            Guarded::Done(outcome, None) => outcome,
+            Guarded::Done(_, Some(code)) => {
+                if self.keep {
+                    print_stderr(&format!("deleted {name}, as you interrupted it"));
+                }
+                return Ok(code);
+            }
+            Guarded::Left(code, None) => {
+                print_stderr(&format!("{name} is still being deleted"));
+                return Ok(code);
+            }
+            Guarded::Left(code, Some(error)) => {
+                print_stderr(&format!("kubectl flux: {error:#}: {name} continues to run"));
+                return Ok(code);
+            }
+        };
+        if let Some(missing) = &outcome.missing {
+            print_stderr(&format!(
+                "output is missing: {missing}; {name} is kept: read it with `kubectl flux logs {name}`, then \
+                 `kubectl flux delete {name}`"
+            ));
+        } else if !self.keep {
+            tokio::select! {
+                () = delete(target, self.spec.interactive) => {}
+                // The command has ended: this signal only ends the wait.
+                _ = signals.next() => print_stderr(&format!("{name} is still being deleted")),
             }
         }
-        code.map(ExitCode::from)
+        outcome.code
     }
 
     /// Prints the output of the command, and returns its exit code.
-    async fn follow(&self, target: &MiniClusterRef) -> Result<u8> {
+    async fn follow(&self, target: &MiniClusterRef) -> Outcome {
         let mut progress = Progress::new(&target.name);
-        match Box::pin(follow(target, &mut progress)).await? {
-            End::Run(cluster) => {
-                let code = code(&cluster);
-                if !is_of_command(&cluster) {
-                    print_stderr(&explain(target).await?);
-                } else if code != Some(0) {
-                    print_stderr(&format!("kubectl flux: {}", summary(&cluster)));
-                }
-                code.with_context(|| format!("{} did not run", target.name))
+        let (cluster, missing) = match Box::pin(follow(target, &mut progress)).await {
+            Ok(End::Run(cluster, missing)) => (cluster, missing),
+            Ok(End::Gone) => {
+                let code = Err(anyhow::anyhow!("somebody else deleted {}", target.name));
+                return Outcome { code, missing: None };
             }
-            End::Interrupted => {
-                if self.keep {
-                    print_stderr(&format!("deleted {}, as you interrupted it", target.name));
-                }
-                Ok(INTERRUPTED)
+            Err(error) => return Outcome { code: Err(error), missing: None },
+        };
+        let code = code(&cluster);
+        let is_of_command = is_of_command(&cluster);
+        if !is_of_command {
+            match explain(target).await {
+                Ok(text) => print_stderr(&text),
+                Err(error) => print_stderr(&format!("{}\n{error:#}", summary(&cluster))),
             }
-            End::InterruptedTwice => {
-                print_stderr(&format!("{} is still being deleted", target.name));
-                Ok(INTERRUPTED)
-            }
+        } else if code != Some(0) {
+            print_stderr(&format!("kubectl flux: {}", summary(&cluster)));
         }
+        // The output of a run that never began is empty.
+        let missing = missing.filter(|_| is_of_command);
+        Outcome { code: code.with_context(|| format!("{} did not run", target.name)), missing }
     }
 
     /// Runs a shell, or the command, in the lead of a ready instance.
@@ -114,14 +193,22 @@ impl Run {
     }
 }
 
-/// Fails if the cluster's CRD lacks the fields of the status that show the end of a run. An API server that does not
-/// publish its schemas is accepted.
-async fn check_crd(connection: &Connection) -> Result<()> {
-    let request = Request::get(DOCUMENT_PATH).body(Vec::new()).context("make a request")?;
-    let served: Value = connection.client.request(request).await.unwrap_or_default();
-    let lacking = lacking_fields(&served);
-    let is_needed = |field: &String| ["status.state", "status.exitCode"].contains(&field.as_str());
-    ensure!(!lacking.iter().any(is_needed), "{}", message(&lacking));
+/// Deletes the MiniCluster of a run that has ended, whose exit code does not depend on it.
+async fn delete(target: &MiniClusterRef, wait: bool) {
+    let deletion = async {
+        begin_deletion(target).await?;
+        if wait { wait_until_gone(target, None).await } else { Ok(()) }
+    };
+    if let Err(error) = deletion.await {
+        let name = &target.name;
+        print_stderr(&format!(
+            "warning: {error:#}; {name} is still there: `kubectl flux delete {name}` deletes it"
+        ));
+    }
+}
+
+fn print_object(object: &Value) -> Result<()> {
+    print(&serde_saphyr::to_string(object).context("write YAML")?);
     Ok(())
 }
 

@@ -1,39 +1,269 @@
 //! `run`: the exit code, the output and the end of what it made.
 
+use crate::process::{Ended, Process};
 use crate::scene::Scene;
+use flux_testkit::http::Reaction;
 use nix::sys::signal::Signal;
+use std::time::Duration;
 
-/// A run of the MiniCluster `hello` whose lead runs.
-async fn running(scene: &Scene, options: &[&str]) -> crate::process::Process {
+const LOG: &str = "hello-0-a/hello";
+
+/// A run of the MiniCluster `hello`, which has been created.
+async fn created(scene: &Scene, options: &[&str]) -> Process {
     let run = [&["run", "ubuntu", "--name=hello"], options, &["--", "true"]].concat();
     let run = scene.start(&run);
     scene.endpoint.await_requests("POST ", 1).await;
+    scene.endpoint.await_requests("GET ", 3).await;
+    run
+}
+
+/// The same, and its lead runs.
+async fn running(scene: &Scene, options: &[&str]) -> Process {
+    let run = created(scene, options).await;
     scene.minicluster("hello", "Running", "Running", None);
     scene.pod("hello", 0, "a", "running");
     run
+}
+
+/// Ends the lead's container and the run with this code.
+fn end(scene: &Scene, code: i32) {
+    scene.endpoint.logs.end(LOG);
+    scene.pod("hello", 0, "a", "terminated");
+    let (state, reason) =
+        if code == 0 { ("Complete", "CommandSucceeded") } else { ("Failed", "CommandFailed") };
+    scene.minicluster("hello", state, reason, Some(code));
+}
+
+fn expect(ended: &Ended, code: i32, out: &str) {
+    assert_eq!((ended.code, ended.out.as_str()), (code, out), "{}", ended.err);
 }
 
 #[tokio::test]
 async fn a_run_prints_its_output_and_ends_with_its_code() {
     let scene = Scene::new().await;
     let run = running(&scene, &[]).await;
-    scene.endpoint.logs.write("hello-0-a/hello", &[b"one", b"two"]);
+    scene.endpoint.logs.write(LOG, &[b"one", b"two"]);
     run.prints("two\n").await;
-    scene.endpoint.logs.end("hello-0-a/hello");
-    scene.pod("hello", 0, "a", "terminated");
-    scene.minicluster("hello", "Failed", "CommandFailed", Some(7));
+    end(&scene, 7);
+    expect(&run.end().await, 7, "one\ntwo\n");
+    assert_eq!(scene.endpoint.count("DELETE "), 1);
+}
+
+/// B1, B2: the log breaks, is cut in a line, is refused for a while, or is silent.
+#[tokio::test]
+async fn a_broken_log_is_reopened_where_it_ended() {
+    for reaction in [
+        Reaction::CutAfter(1),
+        Reaction::CutAfter(0),
+        Reaction::SilentAfter(1),
+        Reaction::Refuse(500),
+        Reaction::Refuse(503),
+        Reaction::Hang,
+    ] {
+        let scene = Scene::new().await;
+        scene.endpoint.react("/log?", 1, reaction);
+        let run = running(&scene, &["--request-timeout=2s"]).await;
+        scene.endpoint.logs.write(LOG, &[b"one", b"one", b"two"]);
+        run.prints("two\n").await;
+        scene.endpoint.break_connections();
+        scene.endpoint.logs.write(LOG, &[b"two", b"three"]);
+        run.prints("three\n").await;
+        end(&scene, 0);
+        let ended = run.end().await;
+        expect(&ended, 0, "one\none\ntwo\ntwo\nthree\n");
+        assert!(!ended.err.contains("missing"), "{reaction:?}: {}", ended.err);
+    }
+}
+
+/// B1, B2: what cannot be read is named, the exit code stays, and so does the MiniCluster with its log.
+#[tokio::test]
+async fn missing_output_is_named_and_kept() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("/log?", usize::MAX, Reaction::Refuse(403));
+    let run = running(&scene, &[]).await;
+    end(&scene, 0);
     let ended = run.end().await;
-    assert_eq!((ended.code, ended.out.as_str()), (7, "one\ntwo\n"), "{}", ended.err);
-    assert!(scene.get("hello").is_none());
+    expect(&ended, 0, "");
+    assert!(ended.err.contains("output is missing: follow the log of hello-0-a"), "{}", ended.err);
+    assert!(scene.get("hello").is_some());
 }
 
 #[tokio::test]
-async fn an_interrupted_run_is_deleted() {
+async fn a_lead_that_is_gone_leaves_output_missing() {
+    let scene = Scene::new().await;
+    let run = created(&scene, &[]).await;
+    scene.minicluster("hello", "Complete", "CommandSucceeded", Some(0));
+    let ended = run.end().await;
+    expect(&ended, 0, "");
+    assert!(ended.err.contains("output is missing: the lead's pod is gone"), "{}", ended.err);
+}
+
+/// The end of the MiniCluster may be seen before the lead's pod.
+#[tokio::test]
+async fn a_quick_command_has_its_output() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("/pods?&watch=true", usize::MAX, Reaction::Hang);
+    scene.endpoint.logs.write(LOG, &[b"quick"]);
+    let run = created(&scene, &[]).await;
+    end(&scene, 0);
+    expect(&run.end().await, 0, "quick\n");
+}
+
+/// B18.
+#[tokio::test]
+async fn the_output_of_a_second_lead_follows_the_first() {
     let scene = Scene::new().await;
     let run = running(&scene, &[]).await;
-    run.reports("Running").await;
+    scene.endpoint.logs.write(LOG, &[b"first"]);
+    run.prints("first\n").await;
+    scene.pod("hello", 0, "b", "running");
+    scene.endpoint.logs.write("hello-0-b/hello", &[b"second"]);
+    scene.endpoint.logs.end("hello-0-b/hello");
+    scene.pod("hello", 0, "b", "terminated");
+    end(&scene, 0);
+    expect(&run.end().await, 0, "first\nsecond\n");
+}
+
+/// B8.
+#[tokio::test]
+async fn a_failed_deletion_is_a_warning() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("DELETE ", 1, Reaction::Refuse(403));
+    let run = running(&scene, &[]).await;
+    end(&scene, 0);
+    let ended = run.end().await;
+    expect(&ended, 0, "");
+    assert!(ended.err.contains("warning: delete the MiniCluster hello"), "{}", ended.err);
+    assert!(ended.err.contains("`kubectl flux delete hello` deletes it"), "{}", ended.err);
+}
+
+/// B3: at each step, from the creation on.
+#[tokio::test]
+async fn a_signal_deletes_what_was_made() {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        for (options, state) in
+            [(&[][..], "Pending"), (&[], "Running"), (&["-i"], "Pending"), (&["-i"], "Starting")]
+        {
+            let scene = Scene::new().await;
+            let run = created(&scene, options).await;
+            scene.minicluster("hello", state, state, None);
+            run.reports(&format!("hello: {state}")).await;
+            run.signal(signal);
+            let ended = run.end().await;
+            expect(&ended, code, "");
+            assert!(ended.err.contains("Stopping hello"), "{}", ended.err);
+            assert!(scene.get("hello").is_none(), "{signal} {options:?} {state}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_signal_during_the_creation_deletes_it_afterwards() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("POST ", 1, Reaction::Delay(Duration::from_secs(1)));
+    let run = scene.start(&["run", "ubuntu", "--", "true"]);
+    scene.endpoint.await_requests("POST ", 1).await;
+    run.signal(Signal::SIGTERM);
+    expect(&run.end().await, 143, "");
+    assert_eq!(scene.endpoint.count("DELETE "), 1);
+}
+
+/// B9: a second signal does not wait for an API server that does not answer.
+#[tokio::test]
+async fn a_second_signal_leaves_at_once() {
+    let scene = Scene::new().await;
+    let run = running(&scene, &[]).await;
+    run.reports("hello: Running").await;
+    scene.endpoint.freeze(true);
+    run.signal(Signal::SIGINT);
+    run.reports("Press Ctrl-C again").await;
     run.signal(Signal::SIGINT);
     let ended = run.end().await;
-    assert_eq!(ended.code, 130, "{}", ended.err);
-    assert!(scene.get("hello").is_none());
+    expect(&ended, 130, "");
+    assert!(ended.err.contains("hello is still being deleted"), "{}", ended.err);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_stopped_continues() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("DELETE ", 1, Reaction::Refuse(403));
+    let run = running(&scene, &[]).await;
+    run.signal(Signal::SIGINT);
+    let ended = run.end().await;
+    expect(&ended, 130, "");
+    assert!(ended.err.contains("hello continues to run"), "{}", ended.err);
+}
+
+#[tokio::test]
+async fn an_outage_of_the_api_server_is_survived() {
+    let scene = Scene::new().await;
+    let run = running(&scene, &["--request-timeout=2s"]).await;
+    scene.endpoint.logs.write(LOG, &[b"before"]);
+    run.prints("before\n").await;
+    for code in [410, 429, 500, 504] {
+        scene.endpoint.react("watch=true", 1, Reaction::Refuse(code));
+    }
+    scene.endpoint.break_connections();
+    scene.endpoint.freeze(true);
+    scene.endpoint.logs.write(LOG, &[b"during"]);
+    end(&scene, 5);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    scene.endpoint.freeze(false);
+    expect(&run.end().await, 5, "before\nduring\n");
+}
+
+/// The answer to the creation is lost; the second attempt finds what the first one created.
+#[tokio::test]
+async fn a_creation_without_an_answer_is_tried_again() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("POST ", 1, Reaction::CutAfter(0));
+    let made = scene.ends(&["run", "ubuntu", "--detach", "--", "true"]).await;
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert_eq!(scene.endpoint.server.writes().len(), 2);
+}
+
+/// B12.
+#[tokio::test]
+async fn files_are_strict_and_get_no_defaults() {
+    let scene = Scene::new().await;
+    let object = |fields: &str| {
+        format!(
+            "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: a}}\n{fields}"
+        )
+    };
+    let spec = "spec: {containers: [{image: x, command: z}]}\n";
+    for (text, expected) in [
+        (
+            object("spec: {taks: 3, containers: [{image: x, command: z}]}"),
+            "spec.taks: no such field",
+        ),
+        (
+            object(&format!("{spec}---\nkind: Pod\napiVersion: v1\n")),
+            "has MiniCluster, Pod: give `run`",
+        ),
+        ("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n".to_owned(), "no MiniCluster"),
+        (object(spec).replace("name: a", "name: a, namespace: lab"), "use --namespace lab"),
+        (object("spec: {size: 0, containers: [{image: x, command: z}]}"), "spec.size"),
+    ] {
+        let file = scene.file("run.yaml", &text);
+        let ended = scene.ends(&["run", "-f", &file]).await;
+        assert_eq!(ended.code, 125, "{}", ended.err);
+        assert!(ended.err.contains(expected), "{expected}: {}", ended.err);
+    }
+    assert_eq!(scene.endpoint.count("POST "), 0);
+    let long = "n".repeat(52);
+    let file =
+        scene.file("run.yaml", &object(spec).replace("name: a", &format!("generateName: {long}-")));
+    let printed = scene.ends(&["run", "-f", &file, "--dry-run"]).await;
+    assert!(printed.out.contains(&format!("name: {}-", &long[..46])), "{}", printed.out);
+    assert!(!printed.out.contains("generateName") && !printed.out.contains("deadlineSeconds"));
+    assert!(printed.out.contains("ttlSecondsAfterFinished: 3600"), "{}", printed.out);
+}
+
+#[tokio::test]
+async fn a_dry_run_of_the_server_stores_nothing() {
+    let scene = Scene::new().await;
+    let ended = scene.ends(&["run", "ubuntu", "--dry-run=server", "--", "true"]).await;
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(scene.endpoint.count("dryRun=All"), 1);
 }

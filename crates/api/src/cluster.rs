@@ -47,6 +47,8 @@ pub struct Cluster {
     pub deadline_by_agent: bool,
     /// Seconds from the start of the Job in which the quorum must be reached, if there is such a deadline.
     pub start_deadline_seconds: Option<u64>,
+    /// Seconds without a job and a session after which an interactive instance ends.
+    pub idle_deadline_seconds: Option<u64>,
     /// True where the specification suspends the MiniCluster.
     pub suspend: bool,
     /// Value of the annotation that starts an idle MiniCluster again.

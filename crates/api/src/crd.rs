@@ -127,6 +127,8 @@ pub const POD_COUNT_LIMIT: i32 = 100_000;
         .message("with autoscale, size is what the MiniCluster starts with, and its queue decides from then on: change autoscale.minSize or autoscale.maxSize, or remove autoscale")
         .field_path(".size")
         .reason(Reason::FieldValueForbidden),
+    validation = invalid(".idleDeadlineSeconds", "!has(self.idleDeadlineSeconds) || self.interactive",
+        "needs interactive: true: a command ends by itself"),
     validation = invalid(".containers", "self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1",
         "only one container may have runFlux: true: set the others to false"),
     validation = invalid(".containers", "self.containers.size() == 1 || self.containers.exists(c, has(c.runFlux) && c.runFlux) || self.containers.filter(c, !has(c.runFlux)).size() == 1",
@@ -208,6 +210,12 @@ pub struct MiniClusterSpec {
     /// again. Default: none.
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub start_deadline_seconds: Option<i64>,
+
+    /// Seconds without a job and without a session after which an interactive MiniCluster ends in order, and is complete.
+    /// A session is a program that `kubectl flux shell`, `exec` or `run --interactive` has started in the lead's pod, or
+    /// that it has left there. Default: it ends when somebody ends it.
+    #[schemars(range(min = 1, max = 3_155_760_000_i64))]
+    pub idle_deadline_seconds: Option<i64>,
 
     /// Suspend the MiniCluster: its jobs are ended, its state is dumped to the `archive` if there is one, its pods are
     /// deleted, and everything else stays. When this is false again, the instance starts again, with the state of the

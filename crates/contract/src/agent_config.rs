@@ -258,6 +258,8 @@ pub struct Shutdown {
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
     /// Absent: no limit. The agent reads it again during the run.
     pub deadline_seconds: Option<u64>,
+    /// Seconds without a job and a session after which the lead's agent ends an interactive instance. Absent: no limit.
+    pub idle_seconds: Option<u64>,
 }
 
 impl Shutdown {
@@ -280,7 +282,11 @@ impl Shutdown {
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { grace_seconds: Self::DEFAULT_GRACE_SECONDS, deadline_seconds: None }
+        Self {
+            grace_seconds: Self::DEFAULT_GRACE_SECONDS,
+            deadline_seconds: None,
+            idle_seconds: None,
+        }
     }
 }
 
@@ -431,7 +437,7 @@ mod tests {
             assert!(!text.contains(name), "{name}: {text}");
         }
         let shutdown = |grace_seconds, deadline_seconds| AgentConfig {
-            shutdown: Shutdown { grace_seconds, deadline_seconds },
+            shutdown: Shutdown { grace_seconds, deadline_seconds, idle_seconds: None },
             ..hello()
         };
         let autoscale = Some(Autoscale { max_size: 9, idle_seconds: 60 });

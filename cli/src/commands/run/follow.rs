@@ -1,38 +1,38 @@
 //! Follows a run from its creation to its end.
 
-use crate::commands::delete::begin_deletion;
 use crate::commands::status::{state_condition, summary};
-use crate::log_stream;
+use crate::log_stream::{self, Ending};
 use crate::minicluster::{MiniClusterRef, checked, runner_state};
 use crate::output::print_stderr;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use flux_api::crd::{MiniCluster, State};
 use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
+use std::collections::HashSet;
 use std::future::ready;
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::signal::ctrl_c;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long to wait for remaining output after the run has ended.
+/// How long to wait for the next line of the remaining output after the run has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
 /// How a followed run has ended.
 pub(super) enum End {
-    /// The run has ended, or cannot begin.
-    Run(Box<MiniCluster>),
-    /// The user interrupted it, and its pods are gone.
-    Interrupted,
-    /// The user interrupted it twice, and it is still being deleted.
-    InterruptedTwice,
+    /// The run has ended, or cannot begin; and why a part of its output is missing.
+    Run(Box<MiniCluster>, Option<String>),
+    /// The MiniCluster is gone.
+    Gone,
 }
 
 /// The state of the run: a changing line on a terminal, otherwise one line for each message.
@@ -86,71 +86,116 @@ fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
 
-/// Prints the output of the lead until the run has ended.
+/// Prints the output of the lead, and of the leads that replace it, until the run has ended.
 pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> Result<End> {
     let mut clusters = pin!(target.changes());
     let mut leads = pin!(target.pod_changes(Some(0)));
-    let mut log: Option<JoinHandle<Result<()>>> = None;
-    let mut is_interrupted = false;
-    // A new future in each round would miss an interrupt that arrives between two rounds.
-    let mut interrupt = Box::pin(ctrl_c());
+    let mut output = Output::start(target);
     loop {
         tokio::select! {
             Some(change) = clusters.next() => match checked(change)? {
                 Some(Some(cluster)) if is_over(&cluster) => {
                     progress.clear();
-                    finish(&mut log).await?;
-                    return Ok(End::Run(Box::new(cluster)));
+                    return Ok(End::Run(Box::new(cluster), output.finish(target).await));
                 }
                 Some(Some(cluster)) => progress.print_state(&cluster),
-                Some(None) if is_interrupted => {
-                    finish(&mut log).await?;
-                    return Ok(End::Interrupted);
+                Some(None) => {
+                    output.finish(target).await;
+                    return Ok(End::Gone);
                 }
-                Some(None) => bail!("somebody else deleted {}", target.name),
                 None => {}
             },
             Some(change) = leads.next() => {
                 let Some(pod) = checked(change)? else { continue };
-                let has_log = runner_state(&pod, &target.name).is_some_and(|it| it.waiting.is_none());
-                if has_log && log.is_none() {
+                if output.add(&pod, &target.name) {
                     progress.clear();
-                    log = Some(tokio::spawn(copy_log(target.clone(), pod.name_any())));
                 }
-            }
-            pressed = &mut interrupt => {
-                pressed.context("wait for an interrupt")?;
-                interrupt.set(ctrl_c());
-                if is_interrupted {
-                    return Ok(End::InterruptedTwice);
-                }
-                is_interrupted = true;
-                progress.clear();
-                let name = &target.name;
-                print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
-                begin_deletion(target).await?;
             }
         }
     }
 }
 
-/// Waits for the end of the output.
-async fn finish(log: &mut Option<JoinHandle<Result<()>>>) -> Result<()> {
-    let Some(log) = log.take() else { return Ok(()) };
-    match timeout(OUTPUT_TIMEOUT, log).await {
-        Ok(copied) => copied.context("copy the log")?,
-        Err(_) => Ok(()),
+/// The output of the leads of a run, copied to the standard output one after the other.
+struct Output {
+    /// The leads whose logs are or will be copied.
+    leads: HashSet<String>,
+    sender: UnboundedSender<String>,
+    /// Ends with the reason why a part is missing.
+    copy: JoinHandle<Option<String>>,
+    /// How many lines were copied.
+    lines: Arc<AtomicUsize>,
+}
+
+impl Output {
+    fn start(target: &MiniClusterRef) -> Self {
+        let (sender, mut pods) = unbounded_channel();
+        let lines = Arc::new(AtomicUsize::new(0));
+        let (target, counted) = (target.clone(), Arc::clone(&lines));
+        let copy = tokio::spawn(async move {
+            let mut missing = None;
+            while let Some(pod) = pods.recv().await {
+                missing = missing.or(copy_log(&target, pod, Arc::clone(&counted)).await);
+            }
+            missing
+        });
+        Self { leads: HashSet::new(), sender, copy, lines }
+    }
+
+    /// Copies the log of this lead after those before it, if it has a log. Returns false if there is nothing new.
+    fn add(&mut self, pod: &Pod, container: &str) -> bool {
+        let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
+        let is_new = has_log && self.leads.insert(pod.name_any());
+        // The task that receives it ends after this sender.
+        is_new && self.sender.send(pod.name_any()).is_ok()
+    }
+
+    /// Waits for the end of the output, and returns the reason why a part is missing.
+    async fn finish(mut self, target: &MiniClusterRef) -> Option<String> {
+        // The end of the run may be known before the last change of the lead's pod.
+        match target.pods().await {
+            Ok(mut pods) => {
+                if let Some(lead) = pods.remove(&0) {
+                    self.add(&lead, &target.name);
+                }
+            }
+            Err(error) if self.leads.is_empty() => return Some(format!("{error:#}")),
+            Err(_) => {}
+        }
+        if self.leads.is_empty() {
+            return Some("the lead's pod is gone".to_owned());
+        }
+        drop(self.sender);
+        loop {
+            let before = self.lines.load(Ordering::Relaxed);
+            match timeout(OUTPUT_TIMEOUT, &mut self.copy).await {
+                Ok(Ok(missing)) => return missing,
+                Ok(Err(error)) => return Some(error.to_string()),
+                Err(_) if self.lines.load(Ordering::Relaxed) > before => {}
+                Err(_) => {
+                    self.copy.abort();
+                    return Some(format!(
+                        "the log has not ended, and had no new line for {} seconds",
+                        OUTPUT_TIMEOUT.as_secs()
+                    ));
+                }
+            }
+        }
     }
 }
 
-/// Copies the log of the runner in this pod to the standard output, to its end.
-async fn copy_log(target: MiniClusterRef, pod: String) -> Result<()> {
+/// Copies the log of the runner in this pod to the standard output. Returns the reason why a part is missing.
+async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>) -> Option<String> {
     let parameters = LogParams { container: Some(target.name.clone()), ..LogParams::default() };
     let mut output = std::io::stdout();
     let print = move |line: log_stream::Line| {
+        lines.fetch_add(1, Ordering::Relaxed);
         ready(output.write_all(&line.text).and_then(|()| output.flush()).is_ok())
     };
-    log_stream::follow(target, pod, parameters, print).await
+    match log_stream::follow(target.clone(), pod.clone(), parameters, print).await {
+        Ok(Ending::Whole | Ending::Unwanted) => None,
+        Ok(Ending::PodGone) => Some(format!("the pod {pod} is gone")),
+        Err(error) => Some(format!("{error:#}")),
+    }
 }
 
 /// Waits until the instance is ready, and returns the lead's pod.

@@ -1,18 +1,30 @@
 //! The MiniCluster of a `run`, from the options of the command line.
+//!
+//! It has only what the user has set, so that the operator's defaults apply to the rest.
 
+use super::options::Options;
+use crate::commands::validate::checker;
+use crate::output::print_remarks;
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Args;
+use clap::{Args, ValueHint};
 use flux_api::cluster::QUEUE_LABEL;
-use flux_api::crd::{Container, MiniCluster, MiniClusterSpec};
-use kube::ResourceExt as _;
-use std::io::Read as _;
-use std::path::PathBuf;
+use flux_api::crd::MiniCluster;
+use flux_api::offline::{Document, Findings, Remark};
+use kube::Resource as _;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// The characters of generated suffixes, which are hard to confuse: those of Kubernetes.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 /// Largest length of the part of a generated name that comes from the image.
 const MAX_STEM_LENGTH: usize = 30;
+/// Largest length of the name of a MiniCluster whose pods have host names.
+const MAX_NAME_LENGTH: usize = 52;
+/// What `run` has made and could not delete goes so many seconds after its end.
+const LEFTOVER_SECONDS: i64 = 3600;
+/// An interactive instance that `run` has made ends after so many seconds without a job and a session.
+const IDLE_SECONDS: i64 = 1800;
 
 /// The options of `run` that describe the MiniCluster.
 #[derive(Debug, Clone, Args)]
@@ -21,7 +33,7 @@ pub(super) struct RunSpec {
     #[arg(required_unless_present = "file")]
     image: Option<String>,
     /// File with a MiniCluster, or - for standard input; the other options change it
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Number of pods
     #[arg(long, short, value_name = "NUMBER")]
@@ -44,9 +56,58 @@ pub(super) struct RunSpec {
     /// Run a shell, or the command, in this terminal, on the lead of a new instance
     #[arg(long, short)]
     pub interactive: bool,
+    #[command(flatten)]
+    options: Options,
     /// The command with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// The MiniCluster of a run.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub object: Value,
+    /// Whether nobody else can have given a MiniCluster this name.
+    pub has_random_name: bool,
+    /// The file, or `the command line`.
+    source: PathBuf,
+}
+
+impl Made {
+    pub(super) fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// Lets the operator delete what is left if this process cannot: the MiniCluster after its end, and an interactive one
+    /// that nobody uses.
+    pub(super) fn limit_leftovers(&mut self) {
+        let spec = &mut self.object["spec"];
+        if spec["ttlSecondsAfterFinished"].is_null() && spec["cleanup"] != true {
+            spec["ttlSecondsAfterFinished"] = json!(LEFTOVER_SECONDS);
+        }
+        if spec["interactive"] == true && spec["idleDeadlineSeconds"].is_null() {
+            spec["idleDeadlineSeconds"] = json!(IDLE_SECONDS);
+        }
+    }
+
+    /// Fails with all faults of the MiniCluster.
+    pub(super) fn check(&self) -> Result<()> {
+        let text = serde_json::to_string(&self.object).context("write JSON")?;
+        let Findings { faults, .. } = checker().findings(&self.source, &text);
+        // The lines are those of a text that the user has not seen.
+        ensure_none(faults.into_iter().map(|fault| Remark { line: None, ..fault }))
+    }
+
+    /// Fails if the file names another namespace.
+    pub(super) fn check_namespace(&self, namespace: &str) -> Result<()> {
+        let own = self.object["metadata"]["namespace"].as_str().unwrap_or(namespace);
+        ensure!(
+            own == namespace,
+            "{}: metadata.namespace is {own}, and the namespace of this command is {namespace}: use --namespace {own}",
+            self.source.display()
+        );
+        Ok(())
+    }
 }
 
 impl RunSpec {
@@ -54,83 +115,128 @@ impl RunSpec {
     pub(super) fn minicluster(
         &self,
         random: &mut dyn FnMut() -> Result<u32, getrandom::Error>,
-    ) -> Result<MiniCluster> {
-        let mut cluster = match &self.file {
+    ) -> Result<Made> {
+        let mut object = match &self.file {
             Some(file) => read(file)?,
             None => of_image(),
         };
-        let stem = match (&self.name, &cluster.metadata.name, &self.image) {
-            (None, Some(name), _) => name.clone(),
-            (None, None, image) => stem(image.as_deref().unwrap_or_default()),
-            (Some(_), ..) => String::new(),
-        };
-        cluster.metadata.name = Some(match &self.name {
+        let name = match &self.name {
             Some(name) => name.clone(),
-            None => format!("{stem}-{}", suffix(random)?),
-        });
-        self.change(&mut cluster)?;
-        Ok(cluster)
+            None => format!("{}-{}", self.stem(&object["metadata"]), suffix(random)?),
+        };
+        let metadata = &mut object["metadata"];
+        metadata["name"] = json!(name);
+        metadata.as_object_mut().map(|metadata| metadata.remove("generateName"));
+        if let Some(queue) = &self.queue {
+            metadata["labels"][QUEUE_LABEL] = json!(queue);
+        }
+        self.change(&mut object["spec"])?;
+        let source = self.file.clone().unwrap_or_else(|| PathBuf::from("the command line"));
+        Ok(Made { object, has_random_name: self.name.is_none(), source })
     }
 
-    fn change(&self, cluster: &mut MiniCluster) -> Result<()> {
-        if let Some(queue) = &self.queue {
-            cluster.labels_mut().insert(QUEUE_LABEL.to_owned(), queue.clone());
+    /// The part of a generated name before its suffix.
+    fn stem(&self, metadata: &Value) -> String {
+        let named = metadata["name"].as_str();
+        let generated = metadata["generateName"].as_str().map(|name| name.trim_end_matches('-'));
+        let mut stem = match named.or(generated) {
+            Some(name) => name.to_owned(),
+            None => stem(self.image.as_deref().unwrap_or_default()),
+        };
+        stem.truncate(stem.floor_char_boundary(MAX_NAME_LENGTH - SUFFIX_LENGTH - 1));
+        stem.trim_end_matches('-').to_owned()
+    }
+
+    fn change(&self, spec: &mut Value) -> Result<()> {
+        if let Some(size) = self.size {
+            spec["size"] = json!(size);
         }
-        let spec = &mut cluster.spec;
-        spec.size = self.size.unwrap_or(spec.size);
         // Without a file there is one task for each pod.
-        let tasks = if self.file.is_some() { spec.tasks } else { spec.size };
-        spec.tasks = self.tasks.unwrap_or(tasks);
-        spec.interactive |= self.interactive;
-        let runner = runner(&mut spec.containers)?;
-        runner.image = self.image.clone().or_else(|| runner.image.take());
+        let tasks = if self.file.is_some() { None } else { self.size };
+        if let Some(tasks) = self.tasks.or(tasks) {
+            spec["tasks"] = json!(tasks);
+        }
+        if self.interactive {
+            spec["interactive"] = json!(true);
+        }
+        self.options.change_spec(spec);
+        let is_interactive = spec["interactive"] == true;
+        let runner = runner(&mut spec["containers"])?;
+        if let Some(image) = &self.image {
+            runner["image"] = json!(image);
+        }
         for variable in &self.env {
             let no_value = || format!("--env {variable:?} has no value: use --env NAME=VALUE");
             let (name, value) = variable.split_once('=').with_context(no_value)?;
-            runner.environment.insert(name.to_owned(), value.to_owned());
+            runner["environment"][name] = json!(value);
         }
-        runner.working_dir = self.workdir.clone().or_else(|| runner.working_dir.take());
+        if let Some(workdir) = &self.workdir {
+            runner["workingDir"] = json!(workdir);
+        }
+        self.options.change_container(runner);
         if self.interactive {
-            runner.command = None;
+            runner.as_object_mut().map(|runner| runner.remove("command"));
         } else if !self.command.is_empty() {
-            let words = self.command.iter().map(String::as_str);
-            runner.command = Some(shlex::try_join(words).context("quote the command")?);
+            let argv = self.command.iter().map(String::as_str);
+            runner["command"] = json!(shlex::try_join(argv).context("quote the command")?);
         }
-        let runs = spec.interactive || runner.command.is_some();
+        let runs = is_interactive || runner["command"].is_string();
         ensure!(runs, "there is no command: write it after --, or use --interactive");
         Ok(())
     }
 }
 
 /// The container that runs Flux.
-fn runner(containers: &mut [Container]) -> Result<&mut Container> {
-    let marked = containers.iter().position(|container| container.run_flux == Some(true));
-    let at = marked.or_else(|| containers.iter().position(|it| it.run_flux.is_none()));
-    match at {
-        Some(at) => Ok(&mut containers[at]),
-        None => bail!("spec.containers: no container has runFlux: true"),
-    }
+fn runner(containers: &mut Value) -> Result<&mut Value> {
+    let containers = containers.as_array_mut().context("spec.containers: missing")?;
+    let marked = containers.iter().position(|container| container["runFlux"] == true);
+    let at = marked.or_else(|| containers.iter().position(|it| it["runFlux"].is_null()));
+    at.map(|at| &mut containers[at]).context("spec.containers: no container has runFlux: true")
 }
 
-fn of_image() -> MiniCluster {
-    let mut spec =
-        MiniClusterSpec { containers: vec![Container::default()], ..MiniClusterSpec::default() };
-    spec.logging.quiet = true;
-    let mut cluster = MiniCluster::new("", spec);
-    cluster.metadata.name = None;
-    cluster
+fn of_image() -> Value {
+    json!({
+        "apiVersion": MiniCluster::api_version(&()), "kind": MiniCluster::kind(&()), "metadata": {},
+        "spec": { "containers": [{}], "logging": { "quiet": true } },
+    })
 }
 
-fn read(file: &PathBuf) -> Result<MiniCluster> {
-    let mut text = String::new();
-    if file.as_os_str() == "-" {
-        std::io::stdin().read_to_string(&mut text).context("read the standard input")?;
-    } else {
-        text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-    }
-    let cluster: MiniCluster = serde_saphyr::from_str(&text)
-        .with_context(|| format!("read the MiniCluster in {}", file.display()))?;
-    Ok(cluster)
+/// The only MiniCluster in this file, as it is there.
+fn read(file: &Path) -> Result<Value> {
+    let documents = match checker().documents_of(file, &mut std::io::stdin())? {
+        Ok(documents) => documents,
+        Err(Findings { faults, .. }) => {
+            ensure_none(faults.into_iter())?;
+            Vec::new()
+        }
+    };
+    let kind = |it: &Document| it.value["kind"].as_str().unwrap_or("nothing").to_owned();
+    let [document] = &documents[..] else {
+        let kinds: Vec<String> = documents.iter().map(kind).collect();
+        bail!(
+            "{} has {}: give `run` a file with one MiniCluster",
+            file.display(),
+            kinds.join(", ")
+        );
+    };
+    let Document { findings, value, object, .. } = document;
+    ensure!(
+        document.is_checked(),
+        "{} has a {}: give `run` a file with one MiniCluster",
+        file.display(),
+        kind(document)
+    );
+    print_remarks(&findings.notes);
+    // The options may still mend other faults.
+    let is_shape = |fault: &&Remark| object.is_none() || fault.message.contains("no such field");
+    ensure_none(findings.faults.iter().filter(is_shape).cloned())?;
+    Ok(value.clone())
+}
+
+fn ensure_none(faults: impl Iterator<Item = Remark>) -> Result<()> {
+    let lines: Vec<String> = faults.map(|fault| fault.to_string()).collect();
+    ensure!(lines.is_empty(), "{}", lines.join("\n"));
+    Ok(())
 }
 
 /// The part of an image's name that can begin a name: `lammps` for `registry/lammps:1`.
@@ -167,30 +273,72 @@ mod tests {
         spec: RunSpec,
     }
 
-    fn made(words: &[&str]) -> Result<MiniCluster> {
+    fn made(words: &[&str]) -> Result<Made> {
         let words = [&["run"], words].concat();
         Line::try_parse_from(words).unwrap().spec.minicluster(&mut || Ok(0))
     }
 
+    fn spec(options: &str) -> Value {
+        let words: Vec<&str> = options.split(' ').collect();
+        made(&words).unwrap().object["spec"].take()
+    }
+
     #[test]
     fn an_image_and_a_command_are_a_minicluster() {
-        let options = "example/lammps:2 -s4 -t8 -eA=1=2 --queue night";
-        let words: Vec<&str> = options.split(' ').chain(["--", "sh", "-c", "exit 7"]).collect();
-        let cluster = made(&words).unwrap();
-        assert_eq!(cluster.name_any(), "lammps-bbbbb");
-        assert_eq!((cluster.spec.size, cluster.spec.tasks), (4, 8));
-        let container = &cluster.spec.containers[0];
-        assert_eq!(container.command.as_deref(), Some("sh -c 'exit 7'"));
-        assert_eq!(container.environment["A"], "1=2");
-        assert_eq!(cluster.labels()[QUEUE_LABEL], "night");
-        assert!(cluster.spec.logging.quiet);
+        let options = "example/lammps:2 -s4 -t8 -eA=1=2 --queue night -w /d -- sh -c";
+        let words: Vec<&str> = options.split(' ').chain(["exit 7"]).collect();
+        let made = made(&words).unwrap();
+        made.check().unwrap();
+        assert_eq!(
+            made.object["metadata"],
+            json!({ "name": "lammps-bbbbb", "labels": { QUEUE_LABEL: "night" } })
+        );
+        assert_eq!(
+            made.object["spec"],
+            json!({
+                "size": 4, "tasks": 8, "logging": { "quiet": true },
+                "containers": [{
+                    "image": "example/lammps:2", "command": "sh -c 'exit 7'", "workingDir": "/d",
+                    "environment": { "A": "1=2" },
+                }],
+            })
+        );
+    }
+
+    #[test]
+    fn resources_and_volumes_have_options() {
+        let made = spec(
+            "a --cpu 4 --memory 8Gi --gpus 2 --gpus amd.com/gpu=1 --time 1h30m --service-account me \
+             --image-pull-secret key --node-selector gpu=yes --rest --volume data:/data --volume /scratch:/s:ro \
+             --volume secret/token:/t -- x",
+        );
+        assert_eq!(made["deadlineSeconds"], 5400);
+        assert_eq!(made["flux"], json!({ "rest": {} }));
+        assert_eq!(
+            made["pod"],
+            json!({ "serviceAccountName": "me", "nodeSelector": { "gpu": "yes" } })
+        );
+        let container = &made["containers"][0];
+        assert_eq!(container["imagePullSecret"], "key");
+        let limits = json!({ "cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 2, "amd.com/gpu": 1 });
+        assert_eq!(container["resources"], json!({ "limits": limits }));
+        assert_eq!(
+            container["volumes"],
+            json!({
+                "volume-1": { "claimName": "data", "path": "/data" },
+                "volume-2": { "hostPath": "/scratch", "path": "/s", "readOnly": true },
+                "volume-3": { "secretName": "token", "path": "/t" },
+            })
+        );
     }
 
     #[test]
     fn an_interactive_instance_has_no_command_of_its_own() {
-        let cluster = made(&["ubuntu", "-i", "--name", "mine", "--", "bash"]).unwrap();
-        assert_eq!((cluster.name_any().as_str(), cluster.spec.interactive), ("mine", true));
-        assert_eq!(cluster.spec.containers[0].command, None);
+        let made = spec("ubuntu -i --name mine -- bash");
+        assert_eq!(
+            (&made["interactive"], &made["containers"][0]["command"]),
+            (&json!(true), &Value::Null)
+        );
     }
 
     #[test]

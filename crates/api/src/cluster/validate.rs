@@ -130,6 +130,7 @@ fn resolve(
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()
             && pod.spec.restart_policy.as_deref() == Some("Never"),
         start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
+        idle_deadline_seconds: spec.idle_deadline_seconds.map(i64::unsigned_abs),
         suspend: spec.suspend,
         resume: cluster.annotations().get(labels::RESUME).cloned().unwrap_or_default(),
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),

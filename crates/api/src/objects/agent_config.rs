@@ -64,6 +64,7 @@ fn shutdown(cluster: &Cluster) -> Shutdown {
     Shutdown {
         grace_seconds: cluster.pod.grace_seconds,
         deadline_seconds: deadline.map(i64::unsigned_abs),
+        idle_seconds: cluster.idle_deadline_seconds,
     }
 }
 
