@@ -1,0 +1,66 @@
+//! Creates the MiniCluster of a run.
+
+use super::specification::Made;
+use crate::connection::Connection;
+use anyhow::{Context as _, Result, bail, ensure};
+use flux_api::crd::MiniCluster;
+use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
+use http::Request;
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often a creation is tried whose answer does not come.
+const ATTEMPTS: u32 = 3;
+/// Time between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Creates the MiniCluster and returns it as it is stored; with `dry_run` the API server only checks it.
+pub(super) async fn create(connection: &Connection, made: &Made, dry_run: bool) -> Result<Value> {
+    let kind = ApiResource::erase::<MiniCluster>(&());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(connection.client.clone(), &connection.namespace, &kind);
+    let object = serde_json::from_value(made.object.clone()).context("make the MiniCluster")?;
+    let parameters = PostParams { dry_run, ..PostParams::default() };
+    let name = made.name();
+    let creating = || format!("create the MiniCluster {name}");
+    let mut attempt = 1;
+    loop {
+        let error = match api.create(&parameters, &object).await {
+            Ok(created) => return serde_json::to_value(created).context("read the MiniCluster"),
+            Err(error) => error,
+        };
+        let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
+        // A name with a random suffix is taken because an earlier attempt without an answer has created it.
+        if code == 409 && attempt > 1 && made.has_random_name {
+            let created = api.get(name).await.with_context(creating)?;
+            return serde_json::to_value(created).context("read the MiniCluster");
+        }
+        let has_answer = (400..500).contains(&code) && code != 429;
+        if has_answer && attempt > 1 {
+            bail!(
+                "{}: {error}: look with `kubectl flux status {name}` whether an earlier attempt, to which no answer came, has created it",
+                creating()
+            );
+        }
+        if has_answer || attempt == ATTEMPTS {
+            return Err(error).with_context(creating);
+        }
+        attempt += 1;
+        sleep(PAUSE).await;
+    }
+}
+
+/// Fails if the cluster's CRD lacks the fields of the status that show the end of a run. An API server that does not
+/// publish its schemas is accepted.
+pub(super) async fn check_crd(connection: &Connection) -> Result<()> {
+    let request = Request::get(DOCUMENT_PATH).body(Vec::new()).context("make a request")?;
+    let served: Value = connection.client.request(request).await.unwrap_or_default();
+    let lacking = lacking_fields(&served);
+    let is_needed = |field: &String| ["status.state", "status.exitCode"].contains(&field.as_str());
+    ensure!(!lacking.iter().any(is_needed), "{}", message(&lacking));
+    Ok(())
+}
