@@ -74,8 +74,13 @@ pub(crate) async fn watch(client: FluxClient, layout: Layout, limit: Duration, l
             log.info(&format!(
                 "ending the instance: it had no job and no session for {seconds} s (spec.idleDeadlineSeconds)"
             ));
-            if let Err(error) = client.ask(&["shutdown", "--background"]).await {
-                log.warn(&format!("end the instance: {}", chain(&error)));
+            match client.ask(&["shutdown", "--background"]).await {
+                Ok(output) if output.status.success() => {}
+                Ok(output) => {
+                    let error = String::from_utf8_lossy(&output.stderr);
+                    log.warn(&format!("end the instance: {}", error.trim()));
+                }
+                Err(error) => log.warn(&format!("end the instance: {}", chain(&error))),
             }
             idle_since = None;
         }

@@ -89,7 +89,7 @@ fn watch_use(run: &Run, plan: &Plan, client: FluxClient) -> JoinSet<()> {
         let (config, reporter) = (run.config_path.clone(), run.progress.demand_reporter());
         tasks.spawn(demand::watch(client.broker.clone(), settings, config, reporter));
     }
-    if let Some(seconds) = run.config.shutdown.idle_seconds {
+    if let Some(seconds) = plan.idle_seconds {
         let (limit, layout) = (Duration::from_secs(seconds), run.config.layout.clone());
         tasks.spawn(idle::watch(client, layout, limit, run.log));
     }

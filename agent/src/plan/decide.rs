@@ -49,6 +49,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
         rank,
         grace: GracePeriod::of_runner(config),
         deadline_seconds: config.shutdown.deadline_seconds.filter(|_| has_deadline),
+        idle_seconds: config.shutdown.idle_seconds.filter(|_| role == Role::Lead),
         strict: config.logging.strict,
         steps: steps(pod, &work)?,
         broker: BrokerRun {

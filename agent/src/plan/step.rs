@@ -234,6 +234,8 @@ pub struct Plan {
     pub(crate) grace: GracePeriod,
     /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
     pub(crate) deadline_seconds: Option<u64>,
+    /// Seconds without a job and a session after which this pod ends the instance, if it is the lead.
+    pub(crate) idle_seconds: Option<u64>,
     /// A failing hook ends the run.
     pub(crate) strict: bool,
     pub(crate) steps: Vec<Step>,
@@ -408,6 +410,9 @@ impl Display for Plan {
         writeln!(out, "{}", self.broker)?;
         if let Some(seconds) = self.deadline_seconds {
             writeln!(out, "after {seconds} s: end the run")?;
+        }
+        if let Some(seconds) = self.idle_seconds {
+            writeln!(out, "after {seconds} s without a job and a session: end the instance")?;
         }
         writeln!(out, "{}", self.grace)?;
         for step in &self.finish {

@@ -91,7 +91,11 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         worker: WorkerPolicy::LeaveWhenDone,
         workload,
         logging: Logging { strict: true, ..written.logging },
-        shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60), idle_seconds: None },
+        shutdown: Shutdown {
+            grace_seconds: 20,
+            deadline_seconds: Some(60),
+            idle_seconds: Some(120),
+        },
         autoscale: Some(Autoscale { max_size: 3, idle_seconds: 45 }),
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
         sidecars: [("beside".to_owned(), written.sidecars["db"].clone())].into(),

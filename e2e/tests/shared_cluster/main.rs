@@ -11,6 +11,7 @@ mod cores;
 mod cost;
 mod examples;
 mod gpus;
+mod idle;
 mod install;
 mod lead;
 mod lead_service_lost;
