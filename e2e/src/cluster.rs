@@ -5,7 +5,6 @@
 use crate::images::image::Image;
 use crate::kubernetes::{Kubernetes, Options};
 use crate::programs;
-use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -48,10 +47,10 @@ pub enum Cluster {
 
 impl Cluster {
     /// Starts the cluster, or checks that the given one answers.
-    pub fn up(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
+    pub fn up(target: &ClusterChoice) -> Result<Self> {
         match target.clone() {
             ClusterChoice::Own(options) => {
-                Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
+                Kubernetes::up(&options).map(|it| Self::Own(Box::new(it)))
             }
             ClusterChoice::External { kubeconfig, load_command } => {
                 check(&kubeconfig, load_command.as_deref())?;

@@ -6,7 +6,6 @@ use crate::environment::Environment;
 use crate::notes;
 use crate::product::images::for_workflows;
 use crate::product::view::View;
-use crate::progress::Progress;
 use crate::trial::instance::{Instance, wait_for};
 use crate::trial::logs::container_log;
 use crate::trial::{Trial, is_finished, is_true};
@@ -18,20 +17,15 @@ use serde_json::Value;
 
 /// Runs the example of that name; keeps the evidence when it fails, else cleans up. Notes an example as not run if it
 /// needs another Flux. With `install`, agent and view come into the pods of its MiniClusters in this way.
-pub fn run(
-    name: &str,
-    install: Option<&str>,
-    environment: &Environment,
-    progress: &Progress,
-) -> Result<()> {
+pub fn run(name: &str, install: Option<&str>, environment: &Environment) -> Result<()> {
     let example = &Example::load(name)?;
     if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
-        notes::not_run(&format!("example {name}"), reason, progress);
+        notes::not_run(&format!("example {name}"), reason);
         return Ok(());
     }
     if environment.is_own() {
         // Before the trial: the cluster's network does not reach the sources of these images.
-        for_workflows::load(name, &environment.cluster, progress)?;
+        for_workflows::load(name, &environment.cluster)?;
     }
     let level = example.steps.iter().find_map(|step| {
         if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }

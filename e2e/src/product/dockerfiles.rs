@@ -8,7 +8,7 @@ use crate::architecture::Architecture;
 use crate::cache::{self, Cache};
 use crate::images::debian::{Recipe, Release};
 use crate::images::image::Image;
-use crate::progress::Progress;
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE};
@@ -98,16 +98,16 @@ impl Images {
 }
 
 /// Builds all images for these architectures into `target/images`, and checks them.
-pub(crate) fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
-    let buildah = Buildah::new(progress)?;
-    fetch_every_platform(progress)?;
+pub(crate) fn build(architectures: &[Architecture]) -> Result<Images> {
+    let buildah = Buildah::new()?;
+    fetch_every_platform()?;
     add_targets(architectures)?;
     let images = Images { directory: target()?.join("images") };
     cache::remove_tree(&images.directory)?;
     for architecture in architectures.iter().copied() {
         for shipped in &SHIPPED {
             let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
-            progress.long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
+            progress::long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
         }
     }
     Ok(images)
@@ -125,15 +125,15 @@ struct Buildah {
 
 impl Buildah {
     /// Waits until no other process of this machine builds, and takes the image to build in into the store.
-    fn new(progress: &Progress) -> Result<Self> {
-        packages::ensure(packages::IMAGE_BUILDER, progress)?;
+    fn new() -> Result<Self> {
+        packages::ensure(packages::IMAGE_BUILDER)?;
         let cache = Cache::locate()?;
         let store = cache.artefact(&cache::key("image-store", "1", &[]), |_| Ok(()))?;
         let alone = cache::lock(&store.join(".lock"))?;
-        let toolchain = toolchain(&cache, progress)?;
+        let toolchain = toolchain(&cache)?;
         let rust = printed(Command::new("rustc").args(["--print", "sysroot"]))?.trim().to_owned();
         let buildah = Self { store, base: toolchain.content_name(), rust, _alone: alone };
-        progress.step("the image to build in is there", || buildah.load(&toolchain))?;
+        progress::step("the image to build in is there", || buildah.load(&toolchain))?;
         Ok(buildah)
     }
 
@@ -186,11 +186,11 @@ fn registry() -> Result<PathBuf> {
 
 /// The image to build in, instead of Docker's `rust`: a Debian with C compilers for every architecture. Rust and the
 /// crates are those of this machine, so that cargo downloads nothing.
-fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
+fn toolchain(cache: &Cache) -> Result<Image> {
     let cross = other_architectures().flat_map(Architecture::cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
     let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: None };
-    let image = recipe.image(cache, progress)?;
+    let image = recipe.image(cache)?;
     let version = printed(Command::new("rustc").arg("--version"))?;
     Ok(image.with_variables(&[
         &format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),

@@ -2,7 +2,7 @@
 
 use super::changes::{Changes, Paths};
 use crate::product::target;
-use crate::progress::Progress;
+use crate::progress;
 use crate::trial::evidence::EVIDENCE;
 use crate::{interruption, programs};
 use anyhow::{Context as _, Result, ensure};
@@ -20,8 +20,7 @@ const TIMES: &str = "verify-times.json";
 const SLOWEST: usize = 5;
 
 /// Runs checks, some at the same time, and shows at the end how each one went.
-pub(super) struct Report<'run> {
-    pub(super) progress: &'run Progress,
+pub(super) struct Report {
     changes: Changes,
     begun: Instant,
     outcomes: Mutex<Vec<Outcome>>,
@@ -55,10 +54,10 @@ impl Outcome {
     }
 }
 
-impl<'run> Report<'run> {
-    pub(super) fn new(progress: &'run Progress, changes: Changes) -> Self {
-        progress.log(&changes.describe());
-        Self { progress, changes, begun: Instant::now(), outcomes: Mutex::default() }
+impl Report {
+    pub(super) fn new(changes: Changes) -> Self {
+        progress::log(&changes.describe());
+        Self { changes, begun: Instant::now(), outcomes: Mutex::default() }
     }
 
     /// Runs a check.
@@ -70,7 +69,7 @@ impl<'run> Report<'run> {
         let seconds = begun.elapsed().as_secs_f64();
         let end = if worked.is_ok() { End::Passed } else { End::Failed };
         if let Err(error) = worked {
-            self.progress.log(&format!("{name}: {error:#}"));
+            progress::log(&format!("{name}: {error:#}"));
         }
         self.add(Outcome { check: name.to_owned(), seconds, end });
     }
@@ -92,7 +91,7 @@ impl<'run> Report<'run> {
     }
 
     pub(super) fn run(&self, name: &str, usually: &str, command: &mut Command) {
-        self.progress.log(&format!("{name} (usually {usually}) ..."));
+        progress::log(&format!("{name} (usually {usually}) ..."));
         self.check(name, || programs::show(command));
     }
 
@@ -113,12 +112,12 @@ impl<'run> Report<'run> {
         let times = serde_json::to_string_pretty(&outcomes).context("writing the times")?;
         fs::write(target()?.join(TIMES), times + "\n")?;
         for outcome in &outcomes {
-            self.progress.log(&outcome.line());
+            progress::log(&outcome.line());
         }
         outcomes.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-        self.progress.log(&format!("{whole} s in all, some checks beside others; the slowest:"));
+        progress::log(&format!("{whole} s in all, some checks beside others; the slowest:"));
         for outcome in outcomes.iter().take(SLOWEST) {
-            self.progress.log(&outcome.line());
+            progress::log(&outcome.line());
         }
         let failed = outcomes.into_iter().filter(|it| it.end == End::Failed);
         let failed = failed.map(|it| it.check).collect::<Vec<_>>().join("; ");

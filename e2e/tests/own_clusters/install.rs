@@ -9,7 +9,7 @@ use e2e::environment::Environment;
 use e2e::kubernetes::{DownAtEnd, Network, Options, go_programs};
 use e2e::product::checkout;
 use e2e::product::install::{Installation, NAME, NAMESPACE};
-use e2e::progress::Progress;
+use e2e::progress;
 use e2e::wait::{Attempt, until};
 use flux_api::images::OPERATOR_IMAGE;
 use serde_json::{Value, json};
@@ -72,10 +72,8 @@ fn every_installation_runs_a_minicluster_and_leaves_nothing() {
 }
 
 fn try_every_way(options: Options) -> Result<()> {
-    let progress = Progress::new();
-    let helm = go_programs("helm", &options.cache, &progress)?.join("helm");
-    let (environment, installation) =
-        Environment::without_operator(&ClusterChoice::Own(options), &progress)?;
+    let helm = go_programs("helm", &options.cache)?.join("helm");
+    let (environment, installation) = Environment::without_operator(&ClusterChoice::Own(options))?;
     let target_directory = checkout()?.join("target");
     fs::create_dir_all(&target_directory)?;
     let scratch = tempfile::tempdir_in(target_directory).context("making a directory")?;
@@ -103,7 +101,7 @@ fn try_every_way(options: Options) -> Result<()> {
                 only,
             };
             let what = format!("{way:?}, for one namespace: {only}");
-            progress.step(&what, || case.try_it()).context(what)?;
+            progress::step(&what, || case.try_it()).context(what)?;
         }
     }
     Ok(())

@@ -4,7 +4,6 @@ use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial, specification, until_true, wait_for};
 use anyhow::{Result, ensure};
 use e2e::kubernetes::Network;
-use e2e::progress::Progress;
 use e2e::trial::condition;
 use flux_api::crd::State;
 use kube::ResourceExt as _;
@@ -250,7 +249,7 @@ async fn not_refused(run: &Instance<'_>) -> Result<()> {
 #[ignore = "needs root"]
 fn kueue_admits_preempts_and_resumes_miniclusters() {
     on_a_cluster(&options("kueue", Network::default()), |environment| {
-        e2e::schedulers::install_kueue(environment, &Progress::new())?;
+        e2e::schedulers::install_kueue(environment)?;
         let labels = ["e2e.example/pool=one", "e2e.example/rack=r1"];
         environment.kubectl(&[&["label", "nodes", "--all"], &labels[..]].concat())?;
         case(environment, "queue", one_after_the_other)?;

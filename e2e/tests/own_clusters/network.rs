@@ -4,7 +4,6 @@ use super::{on_a_cluster, options};
 use e2e::examples::run::run;
 use e2e::kubernetes::{IpFamilies, Network};
 use e2e::notes;
-use e2e::progress::Progress;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -15,10 +14,9 @@ const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";
 #[test]
 #[ignore = "needs root"]
 fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
-    let progress = Progress::new();
     if !Path::new(KERNEL_HAS_IPV6).exists() {
         let reason = format!("the kernel has no IPv6, there is no {KERNEL_HAS_IPV6}");
-        notes::not_run("MiniClusters over IPv6", &reason, &progress);
+        notes::not_run("MiniClusters over IPv6", &reason);
         return;
     }
     let network = Network {
@@ -32,8 +30,6 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
         let addresses = environment.kubectl(&pods)?;
         let is_ipv6 = |address: &str| address.parse::<IpAddr>().unwrap().is_ipv6();
         assert!(!addresses.is_empty() && addresses.split(' ').all(is_ipv6), "{addresses}");
-        ["hello-world", "bursting"]
-            .iter()
-            .try_for_each(|name| run(name, None, environment, &progress))
+        ["hello-world", "bursting"].iter().try_for_each(|name| run(name, None, environment))
     });
 }

@@ -2,7 +2,6 @@
 
 use e2e::packages::{self, NODE, STATIC_PROGRAM};
 use e2e::programs;
-use e2e::progress::Progress;
 use serde_json::json;
 use std::fs;
 use std::process::Command;
@@ -16,9 +15,8 @@ const CODE: i32 = 2;
 #[test]
 #[ignore = "needs root"]
 fn a_container_stopped_before_its_program_begins_ends_with_two() {
-    let progress = Progress::new();
-    packages::ensure(NODE, &progress).unwrap();
-    packages::ensure(STATIC_PROGRAM, &progress).unwrap();
+    packages::ensure(NODE).unwrap();
+    packages::ensure(STATIC_PROGRAM).unwrap();
     let bundle = tempfile::tempdir().unwrap();
     let root = bundle.path().join("rootfs");
     fs::create_dir_all(root.join("proc")).unwrap();

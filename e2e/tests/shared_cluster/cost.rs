@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use e2e::audit::{Audit, Request};
 use e2e::kubernetes::Kubernetes;
 use e2e::notes;
-use e2e::progress::Progress;
+use e2e::progress;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     ensure!((1..=WRITES + pauses).contains(&writes), "{writes} writes, {seen}");
     let requests = requests.len();
     let found = format!("{size} pods: {requests} requests, {reads} reads by name, {writes} writes");
-    Progress::new().log(&found);
+    progress::log(&found);
     ensure!(requests <= REQUESTS + 6 * pauses, "{requests} requests, {seen}");
     Ok(())
 }
@@ -69,7 +69,7 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     renewed(log).await?;
     let requests = asked(&mut audit, trial)?;
-    Progress::new().log(&format!("{WAITING} that wait: {} requests", requests.len()));
+    progress::log(&format!("{WAITING} that wait: {} requests", requests.len()));
     ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
     Ok(())
 }
@@ -90,7 +90,7 @@ fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + 
     trial(purpose, async |trial| {
         let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
-            notes::not_run("the cost", why, &Progress::new());
+            notes::not_run("the cost", why);
             return Ok(());
         };
         body(trial, &log).await

@@ -4,7 +4,6 @@
 use crate::{Instance, Trial, end_of, trial, wait_for};
 use anyhow::{Result, ensure};
 use e2e::notes;
-use e2e::progress::Progress;
 use flux_api::crd::MiniClusterStatus;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -55,7 +54,7 @@ fn a_run_ends_with_its_runner_beside_injected_containers() {
     trial("proxy", async |trial| {
         if trial.kubectl(&["get", "mutatingadmissionpolicies"]).is_err() {
             let why = "the cluster has no MutatingAdmissionPolicy";
-            notes::not_run("containers of others", why, &Progress::new());
+            notes::not_run("containers of others", why);
             return Ok(());
         }
         trial.kubectl(&["apply", "--filename", PROXY])?;

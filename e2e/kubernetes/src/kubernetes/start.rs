@@ -9,7 +9,7 @@ use super::options::{Nodes, Options};
 use super::{certificates, dns, processes};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
-use crate::progress::Progress;
+use crate::progress;
 use crate::wait::{Attempt, until};
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -35,16 +35,11 @@ struct Start<'a> {
 
 /// Starts everything; afterwards pods can be run, DNS answers and Services work. Where the nodes are
 /// simulated, pods only appear to run.
-pub(super) fn start(
-    layout: &Layout,
-    built: &Built,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Kubernetes> {
-    let start = progress.step("namespaces, certificates and configuration", || {
+pub(super) fn start(layout: &Layout, built: &Built, options: &Options) -> Result<Kubernetes> {
+    let start = progress::step("namespaces, certificates and configuration", || {
         Start::prepare(layout, built, options)
     })?;
-    start.start(progress)?;
+    start.start()?;
     Ok(start.cluster)
 }
 
@@ -131,10 +126,10 @@ impl<'a> Start<'a> {
     }
 
     /// Starts the control plane, and all nodes or kwok, which simulates the nodes that somebody creates.
-    fn start(&self, progress: &Progress) -> Result<()> {
+    fn start(&self) -> Result<()> {
         let is_real = self.options.nodes != Nodes::Simulated;
         let control_plane = self.control_plane();
-        progress.step("etcd, API server and container runtimes", || {
+        progress::step("etcd, API server and container runtimes", || {
             control_plane.start("etcd")?;
             control_plane.start("kube-apiserver")?;
             if is_real {
@@ -145,7 +140,7 @@ impl<'a> Start<'a> {
             let log = control_plane.layout.log("kube-apiserver");
             self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
         })?;
-        progress.step("controllers, scheduler, nodes and DNS", || {
+        progress::step("controllers, scheduler, nodes and DNS", || {
             control_plane.start("kube-controller-manager")?;
             control_plane.start("kube-scheduler")?;
             if is_real {
