@@ -10,7 +10,7 @@ mod tools;
 pub use self::tools::CARGO_DENY_VERSION;
 
 pub(crate) use self::arguments::Arguments;
-use self::changes::{CHART, Changes, DASHBOARD, KSTATUS, WORKFLOWS};
+use self::changes::{CHART, DASHBOARD, KSTATUS, Passed, WORKFLOWS};
 use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
 use crate::cluster::ClusterChoice;
@@ -44,12 +44,8 @@ pub(crate) fn verify(arguments: &Arguments) -> Result<()> {
         on_clusters::check_filter(filter)?;
     }
     let all = arguments.all;
-    let changes = if all {
-        Changes::NotCompared("--all asks for it".to_owned())
-    } else {
-        Changes::of_checkout()
-    };
-    let report = Report::new(changes);
+    let report = Report::new(if all { Passed::default() } else { Passed::of_checkout()? });
+    let files = Passed::now();
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
     // Both threads wait now and then, for downloads and for each other.
@@ -87,7 +83,7 @@ pub(crate) fn verify(arguments: &Arguments) -> Result<()> {
     if images.is_some() {
         images::record()?;
     }
-    if own.is_some() { changes::record_pass() } else { Ok(()) }
+    if own.is_some() { files?.record() } else { Ok(()) }
 }
 
 /// Runs the checks that need no cluster and no image.
@@ -95,11 +91,10 @@ fn without_cluster(report: &Report, all: bool) -> Result<()> {
     cargo_checks(report, all)?;
     report.check("the agent's crates know no Kubernetes", check_agent_dependencies);
     tools::check(report, all)?;
-    report.check_changes("the chart, and the manifests of it", CHART, || chart::check());
-    report.check_changes("dashboard: Grafana's types", DASHBOARD, || tools::check_dashboard());
-    report.check_changes("states of MiniClusters: kstatus", KSTATUS, || tools::check_kstatus());
-    report
-        .check_changes("workflows: syntax, types, scripts", WORKFLOWS, || tools::check_workflows());
+    report.check_changes("the chart, and the manifests of it", CHART, chart::check);
+    report.check_changes("dashboard: Grafana's types", DASHBOARD, tools::check_dashboard);
+    report.check_changes("states of MiniClusters: kstatus", KSTATUS, tools::check_kstatus);
+    report.check_changes("workflows: syntax, types, scripts", WORKFLOWS, tools::check_workflows);
     Ok(())
 }
 

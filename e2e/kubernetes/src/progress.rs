@@ -20,8 +20,9 @@ pub fn log(text: &str) {
 
 /// Does `work`; prints a line now and then, and one at the end.
 pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let begun = STARTED.elapsed();
-    let taken = || format!("{:.1} s", (STARTED.elapsed() - begun).as_secs_f64());
+    LazyLock::force(&STARTED);
+    let begun = Instant::now();
+    let taken = || format!("{:.1} s", begun.elapsed().as_secs_f64());
     let (finished, wait) = mpsc::channel::<()>();
     let done = thread::scope(|scope| {
         scope.spawn(move || {

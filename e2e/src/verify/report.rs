@@ -1,6 +1,6 @@
 //! How each check went.
 
-use super::changes::{Changes, Paths};
+use super::changes::{Passed, Paths};
 use crate::product::target;
 use crate::progress;
 use crate::trial::evidence::EVIDENCE;
@@ -21,7 +21,7 @@ const SLOWEST: usize = 5;
 
 /// Runs checks, some at the same time, and shows at the end how each one went.
 pub(super) struct Report {
-    changes: Changes,
+    passed: Passed,
     begun: Instant,
     outcomes: Mutex<Vec<Outcome>>,
 }
@@ -55,9 +55,8 @@ impl Outcome {
 }
 
 impl Report {
-    pub(super) fn new(changes: Changes) -> Self {
-        progress::log(&changes.describe());
-        Self { changes, begun: Instant::now(), outcomes: Mutex::default() }
+    pub(super) fn new(passed: Passed) -> Self {
+        Self { passed, begun: Instant::now(), outcomes: Mutex::default() }
     }
 
     /// Runs a check.
@@ -83,11 +82,11 @@ impl Report {
 
     /// Whether none of the files that a check reads has changed; if so, notes the check as not run.
     pub(super) fn leaves_out(&self, name: &str, read: Paths) -> bool {
-        let reason = self.changes.obstacle(read);
-        if let Some(reason) = &reason {
-            self.not_run(name, reason);
+        let leaves_out = self.passed.covers(read);
+        if leaves_out {
+            self.not_run(name, "its files are those with which it passed here; `--all` runs it");
         }
-        reason.is_some()
+        leaves_out
     }
 
     pub(super) fn run(&self, name: &str, usually: &str, command: &mut Command) {

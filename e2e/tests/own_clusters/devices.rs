@@ -1,10 +1,8 @@
 //! MiniClusters whose pods have claims of devices (dynamic resource allocation of Kubernetes), by a driver that needs no
 //! hardware. On a cluster of its own, because the devices are counted.
 
-use super::{case, on_a_cluster, options, placed};
-use crate::{Instance, Trial, until_true};
-use anyhow::{Context as _, Result, ensure};
-use e2e::kubernetes::Network;
+use super::placed;
+use crate::prelude::*;
 use e2e::schedulers::install_example_driver;
 use fs_err as fs;
 use std::collections::BTreeSet;

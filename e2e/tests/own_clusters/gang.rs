@@ -1,13 +1,10 @@
 //! Gangs: all pods of a MiniCluster get nodes, or none does, by real schedulers that read PodGroups: scheduler-plugins and
 //! Kubernetes' own. On a cluster of its own, because the test gives the node a number of seats.
 
-use super::{case, on_a_cluster, options, placed};
-use crate::{Instance, Trial};
-use anyhow::{Result, ensure};
-use e2e::environment::Environment;
-use e2e::kubernetes::{Network, Options, go_programs};
+use super::placed;
+use crate::prelude::*;
+use e2e::kubernetes::{Options, go_programs};
 use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
-use serde_json::json;
 
 /// Seats on the node: for one MiniCluster of three pods, and one more.
 const SEATS: &str = "4";

@@ -2,19 +2,14 @@
 //! manifests. Each case installs it, runs a MiniCluster under Pod Security `restricted`, upgrades to more options, and
 //! uninstalls it; then nothing is left. On a cluster of its own, because the CRD comes and goes. Needs root.
 
-use super::{DEADLINE, options};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use e2e::cluster::ClusterChoice;
-use e2e::environment::Environment;
-use e2e::kubernetes::{DownAtEnd, Network, Options, go_programs};
+use e2e::kubernetes::{DownAtEnd, Options, go_programs};
 use e2e::product::checkout;
 use e2e::product::install::{Installation, NAME, NAMESPACE};
-use e2e::progress;
 use e2e::wait::{Attempt, until};
 use flux_api::images::OPERATOR_IMAGE;
-use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 const DEFINITION: &str = "miniclusters.flux-framework.org";

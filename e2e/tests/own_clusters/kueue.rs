@@ -1,13 +1,6 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
-use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial, specification, until_true, wait_for};
-use anyhow::{Result, ensure};
-use e2e::kubernetes::Network;
-use e2e::trial::condition;
-use flux_api::crd::State;
-use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use crate::prelude::*;
 use std::collections::BTreeSet;
 
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/queue.yaml");

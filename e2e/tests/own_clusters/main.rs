@@ -16,24 +16,25 @@ mod random;
 mod stopped_in_runc;
 mod two_nodes;
 
-use anyhow::Result;
 use e2e::cluster::ClusterChoice;
-use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{
     Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
 };
-use e2e::programs;
-use e2e::progress;
-use e2e::trial::Trial;
-use e2e::trial::instance::{DEADLINE, Instance, specification, then_on, until_true, wait_for};
+use e2e::prelude::*;
 use e2e::wait::{Attempt, until};
-use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use walkdir::{DirEntry, WalkDir};
+
+/// What most of these tests use.
+mod prelude {
+    pub(crate) use crate::{case, on_a_cluster, options};
+    pub(crate) use e2e::kubernetes::Network;
+    pub(crate) use e2e::prelude::*;
+}
 
 /// Options of a cluster, which an interruption of the tests ends.
 fn options(purpose: &str, network: Network) -> Options {

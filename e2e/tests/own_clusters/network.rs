@@ -1,11 +1,9 @@
 //! A MiniCluster with IPv6 addresses only and another cluster domain than usual, on a cluster of its own. Needs root.
 
-use super::{on_a_cluster, options};
+use crate::prelude::*;
 use e2e::examples::run::run;
-use e2e::kubernetes::{IpFamilies, Network};
-use e2e::notes;
+use e2e::kubernetes::IpFamilies;
 use std::net::IpAddr;
-use std::path::Path;
 
 /// The kernel lists its IPv6 addresses here, if it has any.
 const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";

@@ -1,16 +1,10 @@
 //! Twenty MiniClusters of all kinds come and go at the same time, and leave nothing.
 
-use super::{case, on_a_cluster, options};
-use crate::{DEADLINE, Instance, Trial, wait_for};
-use anyhow::{Context as _, Result, ensure};
-use e2e::kubernetes::Network;
+use crate::prelude::*;
 use e2e::product::install::{NAME, NAMESPACE};
-use e2e::trial::is_true;
-use flux_api::crd::{MiniCluster, State};
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::wait::await_condition;
-use serde_json::{Value, json};
 
 const COUNT: usize = 20;
 /// The lists have different lengths, so that each MiniCluster is another mixture. Pods that fit no node do not cost the

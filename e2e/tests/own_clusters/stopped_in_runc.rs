@@ -1,8 +1,7 @@
 //! How a container ends that is stopped just before its program begins, a moment that no test on a cluster can meet.
 
+use crate::prelude::*;
 use e2e::packages::{self, NODE, STATIC_PROGRAM};
-use e2e::programs;
-use serde_json::json;
 use std::fs;
 use std::process::Command;
 
@@ -21,7 +20,7 @@ fn a_container_stopped_before_its_program_begins_ends_with_two() {
     let root = bundle.path().join("rootfs");
     fs::create_dir_all(root.join("proc")).unwrap();
     fs::copy(programs::find("busybox").unwrap(), root.join("busybox")).unwrap();
-    let run = |name: &str, hooks: serde_json::Value| {
+    let run = |name: &str, hooks: Value| {
         let configuration = json!({
             "ociVersion": "1.0.2",
             "process": {"args": ["/busybox", "true"], "cwd": "/", "user": {"uid": 0, "gid": 0}},

@@ -1,13 +1,9 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use crate::{Trial, trial, wait_for};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use e2e::audit::{Audit, Request};
 use e2e::kubernetes::Kubernetes;
-use e2e::notes;
-use e2e::progress;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How many objects the operator reads by their names from apply to Complete, however long the run takes.
 const READS: usize = 10;

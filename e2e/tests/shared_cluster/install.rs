@@ -1,13 +1,9 @@
 //! How the agent and the view come into the pods: copied, or mounted as image volumes, which is the default of the other
 //! tests on a cluster with image volumes.
 
-use crate::{Instance, succeeds, trial};
-use anyhow::{Context as _, Result, ensure};
-use e2e::environment::Environment;
+use crate::prelude::*;
 use e2e::examples::run::run;
-use e2e::notes;
 use e2e::product::images::for_tests::SPACK_VIEW;
-use e2e::product::view::View;
 use flux_api::crd::{InstallMethod, Installed};
 
 /// Nobody may write the files of one of them; the image of the other one has no program of its own.

@@ -38,14 +38,13 @@ mod trace;
 mod ui;
 mod without_python;
 
-use anyhow::Result;
-use e2e::environment::Environment;
-use e2e::notes;
-use e2e::product::view::View;
-use e2e::trial::Trial;
-use e2e::trial::instance::{
-    DEADLINE, Instance, end_of, sorted, specification, then_on, until_true, wait_for,
-};
+use e2e::prelude::*;
+
+/// What most of these tests use.
+mod prelude {
+    pub(crate) use crate::{lacks_real_flux, succeeds, trial, with_real_flux};
+    pub(crate) use e2e::prelude::*;
+}
 
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {

@@ -1,9 +1,6 @@
 //! MPI programs whose ranks do not find each other, and a rank that dies.
 
-use crate::{trial, with_real_flux};
-use anyhow::ensure;
-use e2e::notes;
-use e2e::product::view::View;
+use crate::prelude::*;
 
 /// A specification of two pods and four tasks of this image, whose command has these flags.
 fn specification(image: &str, command: &str, flags: &str) -> String {

@@ -1,10 +1,8 @@
 //! Good runs leave hardly any Warning Events.
 
-use crate::{Trial, trial, until_true};
-use anyhow::{Result, ensure};
-use e2e::progress;
+use crate::prelude::*;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 
 /// How many runs there are, and how many at a time.

@@ -3,11 +3,7 @@
 use super::{
     FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
 };
-use crate::{Instance, Trial, then_on, wait_for};
-use anyhow::{Result, ensure};
-use e2e::trial::logs::container_log;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use crate::prelude::*;
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
