@@ -10,7 +10,7 @@ use crate::product::{images, printed};
 use crate::progress;
 use crate::trial::Trial;
 use crate::trial::evidence::keep_evidence;
-use crate::wait::{self, Attempt};
+use crate::wait;
 use anyhow::{Context as _, Result, anyhow};
 use flux_api::crd::Install;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -185,11 +185,9 @@ impl Environment {
             "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";
         let look = ["get", "customresourcedefinition", definition, ESTABLISHED];
         wait::until(&format!("{definition} to be served"), DEADLINE, || {
-            Ok(match self.kubectl(&look) {
-                Ok(printed) if printed == "True" => Attempt::Ready(()),
-                Ok(printed) => Attempt::NotYet(printed),
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            })
+            Ok(self
+                .kubectl(&look)
+                .and_then(|seen| if seen == "True" { Ok(()) } else { Err(anyhow!(seen)) }))
         })
     }
 

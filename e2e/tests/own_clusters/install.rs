@@ -7,7 +7,7 @@ use e2e::cluster::ClusterChoice;
 use e2e::kubernetes::{DownAtEnd, Options, go_programs};
 use e2e::product::checkout;
 use e2e::product::install::{Installation, NAME, NAMESPACE};
-use e2e::wait::{Attempt, until};
+use e2e::wait::until;
 use flux_api::images::OPERATOR_IMAGE;
 use std::fs;
 use std::time::Instant;
@@ -336,12 +336,8 @@ impl Case<'_> {
     /// Waits until no namespace of the cluster has anything of an operator.
     fn await_nothing_left(&self) -> Result<()> {
         until("nothing of the operator to be left", DEADLINE, || {
-            Ok(match self.left() {
-                Ok(left) if left.is_empty() => Attempt::Ready(()),
-                Ok(left) => Attempt::NotYet(left),
-                // A kind that was listed a moment ago may be gone with its CRD.
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            })
+            // A kind that was listed a moment ago may be gone with its CRD.
+            Ok(self.left().and_then(|left| if left.is_empty() { Ok(()) } else { bail!(left) }))
         })
     }
 

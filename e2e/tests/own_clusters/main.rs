@@ -12,7 +12,7 @@ mod gang;
 mod install;
 mod kueue;
 mod network;
-mod random;
+mod removal;
 mod stopped_in_runc;
 mod two_nodes;
 
@@ -22,7 +22,7 @@ use e2e::kubernetes::{
     Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
 };
 use e2e::prelude::*;
-use e2e::wait::{Attempt, until};
+use e2e::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
             .unwrap();
         let reached = until(moment, DEADLINE, || {
             let log = logs.join(format!("{moment}.log"));
-            Ok(if log.exists() { Attempt::Ready(()) } else { Attempt::NotYet("no".into()) })
+            Ok(if log.exists() { Ok(()) } else { Err(anyhow!("no")) })
         });
         if let Err(error) = reached {
             // Otherwise it would go on, and leave a cluster.

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use e2e::examples::run::run;
-use e2e::kubernetes::IpFamilies;
+use e2e::kubernetes::IpFamily;
 use std::net::IpAddr;
 
 /// The kernel lists its IPv6 addresses here, if it has any.
@@ -18,7 +18,7 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
         return;
     }
     let network = Network {
-        ip_families: IpFamilies::Ipv6,
+        ip_family: IpFamily::Ipv6,
         domain: "k8s.example".parse().unwrap(),
         ..Network::default()
     };

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Asks for the API server's Service; the calling thread must be in the node's network.
 pub(crate) fn ask(network: &Network) -> Result<()> {
-    let server = network.usual().dns.parse().context("reading the DNS's address")?;
+    let server = network.addresses().dns.parse().context("reading the DNS's address")?;
     let config = ResolverConfig::from_name_servers(vec![NameServerConfig::udp(server)]);
     let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
     builder.options_mut().timeout = TIMEOUT;

@@ -21,7 +21,7 @@ pub use built::Built;
 pub use cluster::Kubernetes;
 pub use layout::ClusterId;
 pub use lifecycle::DownAtEnd;
-pub use network::{IpFamilies, MOST_NODES, Network};
+pub use network::{IpFamily, MOST_NODES, Network};
 pub use options::{ContainerRuntime, Nodes, Options, id_of_version};
 pub use processes::end_descendants;
 pub use recipes::go_programs;

@@ -10,7 +10,7 @@ use super::{certificates, dns, processes};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::progress;
-use crate::wait::{Attempt, until};
+use crate::wait::until;
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
@@ -185,7 +185,7 @@ impl<'a> Start<'a> {
     fn wait(&self, what: &str, log: &Path, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
         until(what, STARTUP_DEADLINE, || {
             self.check_alive()?;
-            Ok(attempt().map_or_else(|error| Attempt::NotYet(format!("{error:#}")), Attempt::Ready))
+            Ok(attempt())
         })
         .with_context(|| format!("{}:\n{}", log.display(), programs::tail(log, 15)))
     }
