@@ -1,6 +1,6 @@
 //! The command line's part that names a cluster, which the tests read from the environment.
 
-use crate::cluster::ClusterChoice;
+use crate::cluster::{ClusterChoice, ExternalCluster};
 use crate::kubernetes::{
     ClusterId, IpFamily, KubernetesVersion, MOST_NODES, Network, Nodes, Options, id_of_version,
 };
@@ -46,7 +46,7 @@ pub(crate) fn use_cluster(command: &mut Command, target: &ClusterChoice) {
         command.env_remove(name);
     }
     match target {
-        ClusterChoice::External { kubeconfig, load_command } => {
+        ClusterChoice::External(ExternalCluster { kubeconfig, load_command }) => {
             command.env("FLUX_E2E_KUBECONFIG", kubeconfig);
             command.envs(load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it)));
         }
@@ -70,10 +70,8 @@ impl ClusterArguments {
     /// The cluster that the arguments name.
     pub(crate) fn target(&self) -> Result<ClusterChoice> {
         if let Some(kubeconfig) = self.kubeconfig.clone() {
-            return Ok(ClusterChoice::External {
-                kubeconfig,
-                load_command: self.load_command.clone(),
-            });
+            let load_command = self.load_command.clone();
+            return Ok(ClusterChoice::External(ExternalCluster { kubeconfig, load_command }));
         }
         if self.load_command.is_some() {
             bail!("--load-command is for a cluster named by --kubeconfig");

@@ -107,6 +107,6 @@ fn running(arguments: &ClusterArguments) -> Result<Cluster> {
         ClusterChoice::Own(options) => Kubernetes::find(&options)
             .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
-        target @ ClusterChoice::External { .. } => Cluster::up(&target),
+        target @ ClusterChoice::External(_) => Cluster::up(&target),
     }
 }

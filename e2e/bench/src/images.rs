@@ -36,7 +36,6 @@ pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Resul
         bail!("the view has to be the stand-in or an archive: it is copied by hand, too");
     };
     let system = load_operating_system(cluster)?;
-    let config = system.config().clone();
     let agent = agent(scratch.path(), binaries)?;
     if view.is_real() {
         let mpi = open_mpi(scratch.path())?;
@@ -45,21 +44,19 @@ pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Resul
         })?;
     }
     progress::step("loading the view with the agent, and on a Debian", || {
-        let entrypoint = agent.config().clone();
-        cluster.load_image(&agent.on_top(flux.clone(), entrypoint), &[AGENT_WITH_VIEW])?;
-        cluster.load_image(&system.on_top(flux.clone(), config.clone()), &[SYSTEM_WITH_VIEW])?;
+        cluster.load_image(&agent.on_top(flux.clone()), &[AGENT_WITH_VIEW])?;
+        cluster.load_image(&system.clone().on_top(flux.clone()), &[SYSTEM_WITH_VIEW])?;
         let moved = moved(flux.path(), scratch.path()).context("moving the view")?;
-        cluster.load_image(&system.on_top(moved, config.clone()), &[PEER_VIEW])
+        cluster.load_image(&system.on_top(moved), &[PEER_VIEW])
     })
 }
 
 fn open_mpi(scratch: &Path) -> Result<Image> {
     let packages = ["openmpi-bin", "openssh-server"];
     let system = mpi_program(Release::Bookworm, &packages, "libopenmpi-dev")?;
-    let config = system.config().clone();
     // sshd needs this directory, which an init system would make.
     let directory = [Source::link("/run/sshd/none", "/dev/null")];
-    Ok(system.on_top(Layer::from_sources(scratch, &directory)?, config))
+    Ok(system.on_top(Layer::from_sources(scratch, &directory)?))
 }
 
 /// The view of this archive at [`PEER_PLACE`], with one Python.

@@ -79,7 +79,7 @@ fn build_dynamic(what: &str, program: &str) -> Result<PathBuf> {
 /// Builds packages whose programs have to run in any image, in one build, and returns the directory of the programs.
 fn build_static(packages: &[&str]) -> Result<PathBuf> {
     const PROFILE: &str = "tested";
-    let here = of_this_machine()?.target();
+    let here = of_this_machine()?.target;
     progress::step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
             // With a named target RUSTFLAGS do not apply to procedural macros, which cannot be static.

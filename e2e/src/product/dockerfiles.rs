@@ -72,7 +72,7 @@ impl Images {
 
     /// A program of the images for this architecture, as `unpack` makes it.
     pub(crate) fn program(&self, program: &str, architecture: Architecture) -> PathBuf {
-        self.directory.join(architecture.image_name()).join(program)
+        self.directory.join(architecture.image_name).join(program)
     }
 
     /// Builds one image for one architecture, and checks it.
@@ -88,12 +88,12 @@ impl Images {
         buildah.build(shipped, architecture, &archive)?;
         let scratch = tempfile::tempdir().context("making a directory for image layers")?;
         let image = Image::from_archive(&archive, scratch.path())?;
-        unpack(shipped, architecture.loader(), &image, &program)?;
+        unpack(shipped, architecture.loader, &image, &program)?;
         check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
     }
 
     fn archive(&self, program: &str, architecture: Architecture) -> PathBuf {
-        self.directory.join(format!("{program}-{}.tar", architecture.image_name()))
+        self.directory.join(format!("{program}-{}.tar", architecture.image_name))
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn build(architectures: &[Architecture]) -> Result<Images> {
     cache::remove_tree(&images.directory)?;
     for architecture in architectures.iter().copied() {
         for shipped in &SHIPPED {
-            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
+            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name);
             progress::long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
         }
     }
@@ -158,7 +158,7 @@ impl Buildah {
 
     /// Builds an image, and writes it as the archive that `docker save` writes, under its published name.
     fn build(&self, shipped: &Shipped, architecture: Architecture, archive: &Path) -> Result<()> {
-        let (of, here) = (architecture.image_name(), of_this_machine()?.image_name());
+        let (of, here) = (architecture.image_name, of_this_machine()?.image_name);
         let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
         let mut command = self.command("build");
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
@@ -187,24 +187,25 @@ fn registry() -> Result<PathBuf> {
 /// The image to build in, instead of Docker's `rust`: a Debian with C compilers for every architecture. Rust and the
 /// crates are those of this machine, so that cargo downloads nothing.
 fn toolchain(cache: &Cache) -> Result<Image> {
-    let cross = other_architectures().flat_map(Architecture::cross_packages);
+    let cross = other_architectures().flat_map(|it| it.cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
     let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: None };
-    let image = recipe.image(cache)?;
+    let mut image = recipe.image(cache)?;
     let version = printed(Command::new("rustc").arg("--version"))?;
-    Ok(image.with_variables(&[
-        &format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),
-        "CARGO_HOME=/usr/local/cargo",
-        "CARGO_NET_OFFLINE=true",
+    image.config.environment = vec![
+        format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),
+        "CARGO_HOME=/usr/local/cargo".to_owned(),
+        "CARGO_NET_OFFLINE=true".to_owned(),
         // Another compiler makes another image, so that buildah uses no layers of the former one.
-        &format!("RUST_VERSION={}", version.trim()),
-    ]))
+        format!("RUST_VERSION={}", version.trim()),
+    ];
+    Ok(image)
 }
 
 /// Adds the targets of these architectures to this machine's Rust.
 fn add_targets(architectures: &[Architecture]) -> Result<()> {
     for other in other_architectures().filter(|it| architectures.contains(it)) {
-        programs::show(Command::new("rustup").args(["target", "add", other.target()]))?;
+        programs::show(Command::new("rustup").args(["target", "add", other.target]))?;
     }
     Ok(())
 }
@@ -235,7 +236,7 @@ fn unpack(shipped: &Shipped, loader: &str, image: &Image, program: &Path) -> Res
 fn check(shipped: &Shipped, image: &Image) -> Result<()> {
     let (size, limit) = (image.size()?, shipped.limit);
     ensure!(size <= limit, "its files have {size} bytes, more than the {limit} they may have");
-    let config = image.config();
+    let config = &image.config;
     ensure!(config.user == ORDINARY_USER, "it runs as {:?}, not as an ordinary user", config.user);
     let started = &config.entrypoint;
     ensure!(*started == [format!("/{}", shipped.program)], "it starts {started:?}");

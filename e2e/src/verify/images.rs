@@ -127,7 +127,7 @@ fn emulate(images: &Images, architecture: Architecture) -> Result<()> {
     command.args(EMULATED_TESTS).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--user", "--map-root-user", "--mount", "sh", "-ec", REGISTER]);
-    namespaces.arg(format!("/usr/lib/binfmt.d/qemu-{}.conf", architecture.name()));
+    namespaces.arg(format!("/usr/lib/binfmt.d/qemu-{}.conf", architecture.name));
     programs::show(&mut programs::within(namespaces, &command))
-        .with_context(|| format!("running the agent for {}", architecture.name()))
+        .with_context(|| format!("running the agent for {}", architecture.name))
 }

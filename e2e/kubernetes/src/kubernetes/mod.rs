@@ -5,7 +5,6 @@ mod certificates;
 mod cluster;
 mod configuration;
 mod control_groups;
-mod dns;
 mod faults;
 mod layout;
 mod lifecycle;

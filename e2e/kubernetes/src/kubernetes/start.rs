@@ -6,18 +6,22 @@ use super::configuration::{OBJECTS, PAUSE_IMAGE, Values};
 use super::layout::{Layout, NodeLayout};
 use super::namespaces::Namespaces;
 use super::options::{Nodes, Options};
-use super::{certificates, dns, processes};
+use super::{certificates, processes};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::progress;
 use crate::wait::until;
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long the start of each part may take on a busy machine.
 const STARTUP_DEADLINE: Duration = Duration::from_mins(2);
+
+/// How long an attempt to reach the DNS may take: packets to a Service that no rule serves yet are lost.
+const DNS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A node that is being started, or runs.
 struct Node {
@@ -252,8 +256,10 @@ impl<'a> Start<'a> {
             let asking = scope.spawn(|| {
                 self.control_plane().namespaces.enter_network()?;
                 let log = self.control_plane().layout.log("coredns");
-                let ask = || dns::ask(&self.options.network);
-                self.wait("the cluster's DNS to answer", &log, ask)
+                let address = SocketAddr::new(self.options.network.addresses().dns.parse()?, 53);
+                // It listens when it knows the Services.
+                let connect = || Ok(TcpStream::connect_timeout(&address, DNS_TIMEOUT).map(drop)?);
+                self.wait("the cluster's DNS to listen", &log, connect)
             });
             asking.join().unwrap_or_else(|_| bail!("asking the cluster's DNS panicked"))
         })

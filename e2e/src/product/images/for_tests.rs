@@ -48,7 +48,9 @@ pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Resul
         progress::step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
     };
     let system = debian(&Cache::locate()?, &PACKAGES)?;
-    cluster.load_image(&system.clone().stopped_by("SIGWINCH"), &[STOPPED_BY_SIGWINCH])?;
+    let mut stopped = system.clone();
+    "SIGWINCH".clone_into(&mut stopped.config.stop_signal);
+    cluster.load_image(&stopped, &[STOPPED_BY_SIGWINCH])?;
     let web_server = web_server(&system, scratch.path())?;
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {
@@ -76,13 +78,13 @@ pub(crate) fn make_file_systems(cache: &Cache) -> Result<()> {
 }
 
 fn web_server(debian: &Image, scratch: &Path) -> Result<Image> {
-    let mut config = debian.config().clone();
-    config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
-    config.command = vec![];
     // As in the published image: the server writes to the container's log.
     let logs = ["access", "error"]
         .map(|log| Source::link(format!("/var/log/nginx/{log}.log"), "/dev/stdout"));
-    Ok(debian.on_top(Layer::from_sources(scratch, &logs)?, config))
+    let mut image = debian.clone().on_top(Layer::from_sources(scratch, &logs)?);
+    image.config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
+    image.config.command = vec![];
+    Ok(image)
 }
 
 /// The flat view with the names of a Spack view. All of its links are absolute, as Spack makes them: where the image is
@@ -99,8 +101,7 @@ fn spack_view(flat: Layer, scratch: &Path) -> Result<Image> {
 }
 
 fn with_flux(debian: &Image, flux: Layer, scratch: &Path) -> Result<Image> {
-    let config = debian.config().clone();
     let link = Source::link("/usr/bin/flux", "/mnt/flux/view/bin/flux");
     let link = Layer::from_sources(scratch, &[link])?;
-    Ok(debian.on_top(flux, config.clone()).on_top(link, config))
+    Ok(debian.clone().on_top(flux).on_top(link))
 }

@@ -53,7 +53,7 @@ fn with_packages(example: &str, scratch: &Path) -> Result<Image> {
         sources.extend(files(&data, "/usr/local/share")?);
     }
     let layer = Layer::from_sources(scratch, &sources)?;
-    Ok(system.on_top(layer, system.config().clone()))
+    Ok(system.on_top(layer))
 }
 
 fn nextflow(scratch: &Path) -> Result<Image> {
@@ -73,7 +73,7 @@ fn nextflow(scratch: &Path) -> Result<Image> {
     let mut sources = files(&libraries, "/opt/nextflow")?;
     sources.push(Source::file("/usr/local/bin/nextflow", &example.join("nextflow.sh")));
     let layer = Layer::from_sources(scratch, &sources)?;
-    Ok(system.on_top(layer, system.config().clone()))
+    Ok(system.on_top(layer))
 }
 
 /// All files of a directory, at `place` of an image.
