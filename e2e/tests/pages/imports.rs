@@ -24,41 +24,25 @@ struct File {
 }
 
 impl File {
-    fn add_use(&mut self, tree: &UseTree, path: &mut ModulePath, is_exported: bool) {
-        match tree {
+    fn add_use(&mut self, tree: &UseTree, mut path: ModulePath, is_exported: bool) {
+        let (original, name) = match tree {
             UseTree::Path(inner) => {
                 path.push(inner.ident.to_string());
-                self.add_use(&inner.tree, path, is_exported);
-                path.pop();
+                return self.add_use(&inner.tree, path, is_exported);
             }
             UseTree::Group(group) => {
-                for item in &group.items {
-                    self.add_use(item, path, is_exported);
-                }
+                let items = &group.items;
+                return items.iter().for_each(|item| self.add_use(item, path.clone(), is_exported));
             }
-            UseTree::Name(name) => {
-                self.add_name(path, name.ident.to_string(), &name.ident, is_exported);
-            }
-            UseTree::Rename(name) => {
-                self.add_name(path, name.rename.to_string(), &name.ident, is_exported);
-            }
-            UseTree::Glob(_) => self.imported.push(path.clone()),
-        }
-    }
-
-    fn add_name(
-        &mut self,
-        path: &[String],
-        name: String,
-        original: &syn::Ident,
-        is_exported: bool,
-    ) {
-        let mut path = path.to_vec();
+            UseTree::Glob(_) => return self.imported.push(path),
+            UseTree::Name(name) => (&name.ident, &name.ident),
+            UseTree::Rename(name) => (&name.ident, &name.rename),
+        };
         if original != "self" {
             path.push(original.to_string());
         }
         if is_exported {
-            self.exported.insert(name, path);
+            self.exported.insert(name.to_string(), path);
         } else {
             self.imported.push(path);
         }
@@ -69,7 +53,7 @@ impl<'ast> Visit<'ast> for File {
     fn visit_item(&mut self, item: &'ast Item) {
         if let Item::Use(item) = item {
             let is_exported = !matches!(item.vis, Visibility::Inherited);
-            self.add_use(&item.tree, &mut Vec::new(), is_exported);
+            self.add_use(&item.tree, Vec::new(), is_exported);
         } else if !matches!(item, Item::Mod(_)) {
             // Tests are inline modules, and may use what they test with.
             visit::visit_item(self, item);

@@ -1,6 +1,6 @@
 //! Jobs over two brokers.
 
-use crate::site::{Broker, Site, wait_for};
+use crate::site::{Site, wait_for};
 use crate::socket::{ANY_NODE, ask, connect};
 use flux_protocol::job_id;
 use serde_json::{Value, json};
@@ -16,17 +16,6 @@ fn the_highest_exit_code_is_the_jobs() {
     assert_eq!(code(&["run", "no-such-command"]), Some(127));
     assert_eq!(code(&["run", "-n5", "true"]), Some(1), "more cores than there are");
     assert_eq!(code(&["run", "cat"]), Some(0), "input ends with the null device");
-}
-
-#[test]
-fn flux_run_passes_signals_on_and_follows_the_job() {
-    let (site, _brokers) = Site::two();
-    let task = "trap 'echo got TERM; exit 3' TERM; echo begun; while :; do sleep 0.05; done";
-    let mut question = site.question(0, &["run", "bash", "-c", task]);
-    question.stdout(std::fs::File::create(site.path("run.out")).expect("creates"));
-    let mut run = Broker(question.spawn().expect("starts"));
-    wait_for("its output", || (site.read("run.out") == "begun\n").then_some(()));
-    assert_eq!((run.end(), site.read("run.out").as_str()), (Some(3), "begun\ngot TERM\n"));
 }
 
 #[test]
