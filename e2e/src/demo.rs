@@ -17,7 +17,7 @@ const START_DEADLINE: Duration = Duration::from_mins(10);
 pub(crate) fn demo(environment: &Environment) -> Result<()> {
     let manifest = fs_err::read_to_string(checkout()?.join(EXAMPLE))?;
     environment.run(async |client| {
-        let trial = Trial::begin(&environment.cluster, &client, "flux-demo", &[]).await?;
+        let trial = Trial::begin(&environment.cluster, &client, "flux-demo").await?;
         match show(&trial, &manifest, environment).await {
             Err(error) => bail!("{error:#}\n{}", keep_evidence(&trial).await),
             shown => shown,

@@ -133,12 +133,11 @@ impl Environment {
     pub fn trial<T: Send>(
         &self,
         purpose: &str,
-        labels: &[(&str, &str)],
         body: impl AsyncFnOnce(&Trial) -> Result<T> + Send,
     ) -> Result<T> {
         let begun = Instant::now();
         let ended = self.run(async |client| {
-            let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
+            let trial = Trial::begin(&self.cluster, &client, purpose).await?;
             match body(&trial).await {
                 Ok(outcome) => trial.clean().await.map(|()| outcome),
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),

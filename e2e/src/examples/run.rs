@@ -27,13 +27,9 @@ pub fn run(name: &str, install: Option<&str>, environment: &Environment) -> Resu
         // Before the trial: the cluster's network does not reach the sources of these images.
         for_workflows::load(name, &environment.cluster)?;
     }
-    let level = example.steps.iter().find_map(|step| {
-        if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
-    });
-    let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
     let purpose = format!("example-{name}");
     let mut namespace = String::new();
-    let played = environment.trial(&purpose, label.as_slice(), async |trial| {
+    let played = environment.trial(&purpose, async |trial| {
         trial.namespace().clone_into(&mut namespace);
         volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
@@ -90,6 +86,11 @@ struct ExampleRun<'run> {
 
 impl<'run> ExampleRun<'run> {
     async fn play(&mut self) -> Result<()> {
+        for step in &self.example.steps {
+            if let Step::PodSecurity(level) = step {
+                self.trial.enforce(level)?;
+            }
+        }
         for object in &self.example.objects {
             self.apply(object.clone())?;
         }
@@ -108,7 +109,7 @@ impl<'run> ExampleRun<'run> {
 
     async fn step(&mut self, step: &'run Step) -> Result<()> {
         match step {
-            // These were checked before the start.
+            // These come before the first object.
             Step::Flux(_) | Step::PodSecurity(_) => {}
             Step::Apply(file) => self.apply(object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {

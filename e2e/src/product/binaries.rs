@@ -39,8 +39,7 @@ pub(crate) fn build() -> Result<Binaries> {
     let names = [AGENT, REST, VIEW_TOOL, STAND_IN];
     let directory = build_static(&names)?;
     let [agent, rest, view_tool, stand_in] = names.map(|name| directory.join(name));
-    let operator = build_dynamic("the operator", OPERATOR)?;
-    build_plugin()?;
+    let operator = build_dynamic(&[OPERATOR, PLUGIN])?.join(OPERATOR);
     Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: None })
 }
 
@@ -53,27 +52,22 @@ pub(crate) fn of_images(images: Images) -> Result<Binaries> {
         let path = program.display();
         ensure!(program.is_file(), "there is no {path}: `cargo e2e images` makes it");
     }
-    build_plugin()?;
+    build_dynamic(&[PLUGIN])?;
     let stand_in = build_static(&[STAND_IN])?.join(STAND_IN);
     Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: Some(images) })
 }
 
-/// Builds `kubectl flux`.
-fn build_plugin() -> Result<()> {
-    build_dynamic("kubectl flux", PLUGIN).map(drop)
-}
-
-/// Where [`build`] puts it.
+/// Where [`build`] puts `kubectl flux`.
 pub(crate) fn plugin() -> Result<PathBuf> {
     Ok(target()?.join("debug").join(PLUGIN))
 }
 
-/// Builds a program that runs on this machine, of the crates that its tests have built.
-fn build_dynamic(what: &str, program: &str) -> Result<PathBuf> {
-    progress::step(&format!("building {what}"), || {
-        programs::show(&mut cargo(&["build", "--bin", program])?)
+/// Builds programs that run on this machine, of the crates that their tests have built, and returns their directory.
+fn build_dynamic(names: &[&str]) -> Result<PathBuf> {
+    progress::step(&format!("building {}", names.join(", ")), || {
+        programs::show(cargo(&["build"])?.args(names.iter().flat_map(|name| ["--bin", name])))
     })?;
-    Ok(target()?.join("debug").join(program))
+    Ok(target()?.join("debug"))
 }
 
 /// Builds packages whose programs have to run in any image, in one build, and returns the directory of the programs.

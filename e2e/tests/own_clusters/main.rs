@@ -62,7 +62,7 @@ fn case(
     purpose: &str,
     case: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
 ) -> Result<()> {
-    progress::step(purpose, || environment.trial(purpose, &[], case))
+    progress::step(purpose, || environment.trial(purpose, case))
 }
 
 /// How many pods of a MiniCluster have a node.

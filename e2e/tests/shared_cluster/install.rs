@@ -88,8 +88,7 @@ fn an_arbitrary_user_mounts_a_spack_view_under_restricted() {
         return;
     }
     trial("spack", async |trial| {
-        let restricted = "pod-security.kubernetes.io/enforce=restricted";
-        trial.kubectl(&["label", "namespace", trial.namespace(), restricted])?;
+        trial.enforce("restricted")?;
         let manifest = include_str!("manifests/spack.yaml").replace("VIEW", SPACK_VIEW);
         trial.apply(&manifest).await?;
         let (_, log) = completed(&trial.named("spack"), InstallMethod::Image).await?;

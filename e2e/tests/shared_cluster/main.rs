@@ -48,7 +48,7 @@ mod prelude {
 
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
-    succeeds(|environment| environment.trial(purpose, &[], body));
+    succeeds(|environment| environment.trial(purpose, body));
 }
 
 /// Whether there is no real Flux; if so, notes that `what` is not run.

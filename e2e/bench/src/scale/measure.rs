@@ -57,7 +57,7 @@ pub(super) async fn measure(
     load: Load,
 ) -> Result<Row> {
     let what = format!("{} x {} pods", load.miniclusters, load.pods);
-    let trial = Trial::begin(&environment.cluster, client, "scale", &[]).await?;
+    let trial = Trial::begin(&environment.cluster, client, "scale").await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
     let mut operator = program.start(environment)?;
     operator.rest().await?;
