@@ -1,8 +1,8 @@
 //! The command line's part that names a cluster, which the tests read from the environment.
 
-use crate::cluster::ClusterChoice;
+use crate::cluster::{ClusterChoice, ExternalCluster};
 use crate::kubernetes::{
-    ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes, Options, id_of_version,
+    ClusterId, IpFamily, KubernetesVersion, MOST_NODES, Network, Nodes, Options, id_of_version,
 };
 use anyhow::{Context as _, Result, bail};
 use clap::builder::RangedU64ValueParser;
@@ -22,9 +22,9 @@ pub(crate) struct ClusterArguments {
     /// Name of the cluster on this machine; by default each checkout has its own of each Kubernetes.
     #[arg(long, value_name = "NAME", env = "FLUX_E2E_ID")]
     id: Option<String>,
-    /// Addresses of the cluster on this machine: ipv4, ipv6, or both, as 'ipv4,ipv6'; the usual kind first.
-    #[arg(long, value_name = "KINDS", env = "FLUX_E2E_IP_FAMILY", default_value_t, value_enum)]
-    ip_family: IpFamilies,
+    /// Addresses of the cluster on this machine: ipv4 or ipv6.
+    #[arg(long, value_name = "KIND", env = "FLUX_E2E_IP_FAMILY", default_value_t, value_enum)]
+    ip_family: IpFamily,
     /// Domain of the names of the cluster on this machine.
     #[arg(long, value_name = "DOMAIN", env = "FLUX_E2E_CLUSTER_DOMAIN",
           default_value_t = Network::default().domain)]
@@ -46,14 +46,14 @@ pub(crate) fn use_cluster(command: &mut Command, target: &ClusterChoice) {
         command.env_remove(name);
     }
     match target {
-        ClusterChoice::External { kubeconfig, load_command } => {
+        ClusterChoice::External(ExternalCluster { kubeconfig, load_command }) => {
             command.env("FLUX_E2E_KUBECONFIG", kubeconfig);
             command.envs(load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it)));
         }
         // Tests that need another setup make a cluster of their own.
         ClusterChoice::Own(Options { id, network, version, nodes, .. }) => {
             command.env("FLUX_E2E_ID", id.as_str());
-            command.env("FLUX_E2E_IP_FAMILY", network.ip_families.to_string());
+            command.env("FLUX_E2E_IP_FAMILY", network.ip_family.to_string());
             command.env("FLUX_E2E_CLUSTER_DOMAIN", &network.domain);
             command.env("FLUX_E2E_KUBERNETES", version.to_string());
             command.env("FLUX_E2E_NODES", nodes.count().to_string());
@@ -70,10 +70,8 @@ impl ClusterArguments {
     /// The cluster that the arguments name.
     pub(crate) fn target(&self) -> Result<ClusterChoice> {
         if let Some(kubeconfig) = self.kubeconfig.clone() {
-            return Ok(ClusterChoice::External {
-                kubeconfig,
-                load_command: self.load_command.clone(),
-            });
+            let load_command = self.load_command.clone();
+            return Ok(ClusterChoice::External(ExternalCluster { kubeconfig, load_command }));
         }
         if self.load_command.is_some() {
             bail!("--load-command is for a cluster named by --kubeconfig");
@@ -87,7 +85,7 @@ impl ClusterArguments {
             None => id_of_version(self.kubernetes)?,
         };
         let network = Network {
-            ip_families: self.ip_family,
+            ip_family: self.ip_family,
             domain: self.cluster_domain.clone(),
             ..Network::default()
         };

@@ -5,7 +5,6 @@
 use crate::images::image::Image;
 use crate::kubernetes::{Kubernetes, Options};
 use crate::programs;
-use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -17,12 +16,16 @@ pub enum ClusterChoice {
     /// One on this machine, started if need be.
     Own(Options),
     /// One that is there already.
-    External {
-        /// How to reach it.
-        kubeconfig: PathBuf,
-        /// A command that loads an image archive into it; `{}` stands for the archive.
-        load_command: Option<String>,
-    },
+    External(ExternalCluster),
+}
+
+/// A cluster of somebody else.
+#[derive(Debug, Clone)]
+pub struct ExternalCluster {
+    /// How to reach it.
+    pub kubeconfig: PathBuf,
+    /// A command that loads an image archive into it; `{}` stands for the archive.
+    pub load_command: Option<String>,
 }
 
 impl ClusterChoice {
@@ -38,24 +41,19 @@ pub enum Cluster {
     /// One of ours.
     Own(Box<Kubernetes>),
     /// One of somebody else.
-    External {
-        /// How to reach it.
-        kubeconfig: PathBuf,
-        /// A command that loads an image archive into it.
-        load_command: Option<String>,
-    },
+    External(ExternalCluster),
 }
 
 impl Cluster {
     /// Starts the cluster, or checks that the given one answers.
-    pub fn up(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
+    pub fn up(target: &ClusterChoice) -> Result<Self> {
         match target.clone() {
             ClusterChoice::Own(options) => {
-                Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
+                Kubernetes::up(&options).map(|it| Self::Own(Box::new(it)))
             }
-            ClusterChoice::External { kubeconfig, load_command } => {
-                check(&kubeconfig, load_command.as_deref())?;
-                Ok(Self::External { kubeconfig, load_command })
+            ClusterChoice::External(external) => {
+                check(&external)?;
+                Ok(Self::External(external))
             }
         }
     }
@@ -69,7 +67,7 @@ impl Cluster {
     pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Own(cluster) => cluster.kubeconfig(),
-            Self::External { kubeconfig, .. } => kubeconfig,
+            Self::External(external) => &external.kubeconfig,
         }
     }
 
@@ -100,9 +98,9 @@ impl Cluster {
     pub(crate) fn program(&self, program: &Path) -> Command {
         match self {
             Self::Own(cluster) => cluster.program(program),
-            Self::External { kubeconfig, .. } => {
+            Self::External(external) => {
                 let mut command = Command::new(program);
-                command.env("KUBECONFIG", kubeconfig);
+                command.env("KUBECONFIG", &external.kubeconfig);
                 command
             }
         }
@@ -112,9 +110,7 @@ impl Cluster {
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
-            Self::External { load_command, .. } => {
-                load_image(image, names, load_command.as_deref())
-            }
+            Self::External(external) => load_image(image, names, external),
         }
     }
 
@@ -125,7 +121,7 @@ impl Cluster {
 }
 
 /// Fails where the cluster of this kubeconfig does not answer, or images cannot be loaded into it.
-fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<()> {
+fn check(ExternalCluster { kubeconfig, load_command }: &ExternalCluster) -> Result<()> {
     ensure!(kubeconfig.is_file(), "there is no kubeconfig at {}", kubeconfig.display());
     ensure!(programs::find("kubectl").is_some(), "kubectl is needed and is not in PATH");
     if let Some(command) = load_command {
@@ -138,9 +134,9 @@ fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn load_image(image: &Image, names: &[&str], load_command: Option<&str>) -> Result<()> {
+fn load_image(image: &Image, names: &[&str], into: &ExternalCluster) -> Result<()> {
     let what = names.join(", ");
-    let Some(command) = load_command else {
+    let Some(command) = &into.load_command else {
         bail!(
             "loading {what} needs a command: pass --load-command, such as 'kind load image-archive {{}}'"
         );

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::interruption::{self, Scope};
 use crate::kubernetes::Kubernetes;
 use crate::product::{chart, dockerfiles};
-use crate::progress::{self, Progress};
+use crate::progress;
 use crate::verify::{self, verify};
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser};
@@ -49,7 +49,7 @@ pub fn command_line() -> clap::Command {
 
 /// Runs the command of the command line.
 pub fn main() -> ExitCode {
-    exit_code(Command::parse().run(&Progress::new()))
+    exit_code(Command::parse().run())
 }
 
 /// Prints the error of a program that has failed, and returns the program's exit code.
@@ -62,27 +62,27 @@ pub fn exit_code(ended: Result<ExitCode>) -> ExitCode {
 }
 
 impl Command {
-    fn run(self, progress: &Progress) -> Result<ExitCode> {
+    fn run(self) -> Result<ExitCode> {
         match self {
             Self::Demo(cluster) => {
                 let target = guarded(&cluster)?;
-                demo(&Environment::prepare(&target, true, progress)?, progress)?;
+                demo(&Environment::prepare(&target, true)?)?;
             }
-            Self::Verify(arguments) => verify(&arguments, progress)?,
+            Self::Verify(arguments) => verify(&arguments)?,
             Self::Images => {
-                let images = dockerfiles::build(&Architecture::ALL, progress)?;
+                let images = dockerfiles::build(&Architecture::ALL)?;
                 progress::print(&images.directory.display().to_string());
             }
-            Self::Manifests => chart::write_rendered(progress)?,
+            Self::Manifests => chart::write_rendered()?,
             Self::Up(cluster) => {
-                let cluster = Cluster::up(&guarded(&cluster)?, progress)?;
-                progress.log(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
-                progress.log("try: cargo e2e kubectl -- get pods -A");
+                let cluster = Cluster::up(&guarded(&cluster)?)?;
+                progress::log(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
+                progress::log("try: cargo e2e kubectl -- get pods -A");
             }
             Self::Down(cluster) => {
                 let options = cluster.own()?;
                 let what = format!("the cluster {} is down", options.id.as_str());
-                progress.step(&what, || Kubernetes::down(&options))?;
+                progress::step(&what, || Kubernetes::down(&options))?;
             }
             Self::Kubectl { cluster, arguments } => {
                 let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -107,6 +107,6 @@ fn running(arguments: &ClusterArguments) -> Result<Cluster> {
         ClusterChoice::Own(options) => Kubernetes::find(&options)
             .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
-        target @ ClusterChoice::External { .. } => Cluster::up(&target, &Progress::quiet()),
+        target @ ClusterChoice::External(_) => Cluster::up(&target),
     }
 }

@@ -7,10 +7,10 @@ use crate::product::binaries::{self, Binaries};
 use crate::product::install::{self, Installation};
 use crate::product::view::View;
 use crate::product::{images, printed};
-use crate::progress::Progress;
+use crate::progress;
 use crate::trial::Trial;
 use crate::trial::evidence::keep_evidence;
-use crate::wait::{self, Attempt};
+use crate::wait;
 use anyhow::{Context as _, Result, anyhow};
 use flux_api::crd::Install;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -34,27 +34,24 @@ pub struct Environment {
 impl Environment {
     /// Starts the cluster if need be, builds and loads the images, installs the operator. With
     /// `published`, Flux is the published view image where it can be pulled.
-    pub fn prepare(target: &ClusterChoice, published: bool, progress: &Progress) -> Result<Self> {
-        let built = binaries::build(progress)?;
-        let cluster = Cluster::up(target, progress)?;
+    pub fn prepare(target: &ClusterChoice, published: bool) -> Result<Self> {
+        let built = binaries::build()?;
+        let cluster = Cluster::up(target)?;
         let view = if published {
-            View::published_if_possible(&cluster, progress)?
+            View::published_if_possible(&cluster)?
         } else {
             View::from_environment()?
         };
-        let (environment, loaded) = Self::with_images(cluster, built, &view, progress)?;
-        environment.install(loaded, progress)?;
+        let (environment, loaded) = Self::with_images(cluster, built, &view)?;
+        environment.install(loaded)?;
         Ok(environment)
     }
 
     /// Prepares a cluster with the images and without an operator; the installation names these images.
-    pub fn without_operator(
-        target: &ClusterChoice,
-        progress: &Progress,
-    ) -> Result<(Self, Installation)> {
-        let built = binaries::build(progress)?;
-        let cluster = Cluster::up(target, progress)?;
-        Self::with_images(cluster, built, &View::from_environment()?, progress)
+    pub fn without_operator(target: &ClusterChoice) -> Result<(Self, Installation)> {
+        let built = binaries::build()?;
+        let cluster = Cluster::up(target)?;
+        Self::with_images(cluster, built, &View::from_environment()?)
     }
 
     /// Loads the images of these programs and this view into the cluster; the installation names these images.
@@ -62,17 +59,16 @@ impl Environment {
         cluster: Cluster,
         built: Binaries,
         view: &View,
-        progress: &Progress,
     ) -> Result<(Self, Installation)> {
-        progress.log(&view.describe());
-        let installation = images::load(&cluster, &built, view, progress)?;
+        progress::log(&view.describe());
+        let installation = images::load(&cluster, &built, view)?;
         Ok((Self { cluster, built: Some(built) }, installation))
     }
 
     /// Installs the operator.
-    pub fn install(&self, loaded: Installation, progress: &Progress) -> Result<()> {
+    pub fn install(&self, loaded: Installation) -> Result<()> {
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
-        progress.step("installing the operator", || install::install(&self.cluster, &installation))
+        progress::step("installing the operator", || install::install(&self.cluster, &installation))
     }
 
     /// Reads `FLUX_OPERATOR_INSTALL`: how agent and view come into the pods of MiniClusters that do not specify it.
@@ -87,31 +83,31 @@ impl Environment {
     }
 
     /// Prepares what the tests share, with the images that only tests use. A second call finds almost everything there.
-    pub(crate) fn of_tests(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
-        let environment = Self::prepare(target, false, progress)?;
+    pub(crate) fn of_tests(target: &ClusterChoice) -> Result<Self> {
+        let environment = Self::prepare(target, false)?;
         if let Some(built) = &environment.built {
             let view = View::from_environment()?;
-            images::for_tests::load(&environment.cluster, built, &view, progress)?;
+            images::for_tests::load(&environment.cluster, built, &view)?;
         }
         Ok(environment)
     }
 
     /// Uses the cluster as it is: builds, loads and installs nothing.
-    pub fn as_it_is(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
-        Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
+    pub fn as_it_is(target: &ClusterChoice) -> Result<Self> {
+        Ok(Self { cluster: Cluster::up(target)?, built: None })
     }
 
     /// The environment that the tests of one process share: on the cluster that the environment variables name (see
     /// `ClusterArguments::from_environment`), else on this checkout's own. With `FLUX_E2E_AS_INSTALLED` the tests use
     /// the operator and the images that the cluster has.
-    pub fn shared(progress: &Progress) -> Result<&'static Self> {
+    pub fn shared() -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
         let prepared = SHARED.get_or_init(|| {
             let target = ClusterArguments::from_environment()?.target()?;
             if std::env::var_os("FLUX_E2E_AS_INSTALLED").is_some() {
-                return Self::as_it_is(&target, progress);
+                return Self::as_it_is(&target);
             }
-            Self::of_tests(&target, progress)
+            Self::of_tests(&target)
         });
         prepared.as_ref().map_err(|error| anyhow!("preparing the environment: {error:#}"))
     }
@@ -137,12 +133,11 @@ impl Environment {
     pub fn trial<T: Send>(
         &self,
         purpose: &str,
-        labels: &[(&str, &str)],
         body: impl AsyncFnOnce(&Trial) -> Result<T> + Send,
     ) -> Result<T> {
         let begun = Instant::now();
         let ended = self.run(async |client| {
-            let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
+            let trial = Trial::begin(&self.cluster, &client, purpose).await?;
             match body(&trial).await {
                 Ok(outcome) => trial.clean().await.map(|()| outcome),
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
@@ -189,11 +184,9 @@ impl Environment {
             "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";
         let look = ["get", "customresourcedefinition", definition, ESTABLISHED];
         wait::until(&format!("{definition} to be served"), DEADLINE, || {
-            Ok(match self.kubectl(&look) {
-                Ok(printed) if printed == "True" => Attempt::Ready(()),
-                Ok(printed) => Attempt::NotYet(printed),
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            })
+            Ok(self
+                .kubectl(&look)
+                .and_then(|seen| if seen == "True" { Ok(()) } else { Err(anyhow!(seen)) }))
         })
     }
 

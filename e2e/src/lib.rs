@@ -13,6 +13,7 @@ pub mod examples;
 pub mod interruption;
 pub mod notes;
 pub mod operator_process;
+pub mod prelude;
 pub mod product;
 pub mod schedulers;
 pub mod trial;

@@ -10,7 +10,7 @@ pub mod view;
 
 use crate::architecture::Architecture;
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,8 +71,8 @@ pub(crate) fn other_architectures() -> impl Iterator<Item = Architecture> {
 
 /// Downloads the crates of every platform, which later steps read offline: a build downloads only those of its own
 /// platform.
-pub(crate) fn fetch_every_platform(progress: &Progress) -> Result<()> {
-    progress.step("the crates of every platform are downloaded", || {
+pub(crate) fn fetch_every_platform() -> Result<()> {
+    progress::step("the crates of every platform are downloaded", || {
         programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
     })
 }

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::kubernetes::go_programs;
 use crate::product::images::load_program;
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::Result;
 use fs_err as fs;
 use std::path::Path;
@@ -26,11 +26,11 @@ const KUEUE_FEATURE: &str = "ElasticJobsViaWorkloadSlices";
 const INSTALL_TIMEOUT: &str = "--timeout=10m";
 
 /// Installs Kueue by its own chart, and waits until it runs.
-pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<()> {
+pub fn install_kueue(environment: &Environment) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/kueue";
     let cluster = &environment.cluster;
-    let built = go_programs("kueue", &Cache::locate()?, progress)?;
-    load_program(cluster, &format!("{IMAGE}:1"), "/manager", &built.join("kueue"), progress)?;
+    let built = go_programs("kueue", &Cache::locate()?)?;
+    load_program(cluster, &format!("{IMAGE}:1"), "/manager", &built.join("kueue"))?;
     let values = [
         "manager.image.pullPolicy=IfNotPresent".to_owned(),
         // It asks for half a processor, which a small cluster needs for other pods.
@@ -41,22 +41,18 @@ pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<(
         "featureGates[0].enabled=true".to_owned(),
     ]
     .map(|value| format!("controllerManager.{value}"));
-    install(cluster, "kueue", &built.join("chart"), &values, progress)
+    install(cluster, "kueue", &built.join("chart"), &values)
 }
 
 /// Installs a driver of devices by its own chart: it gives each node so many imaginary GPUs. A container with such a GPU
 /// has the variable `GPU_DEVICE_<number>`, whose value is the name of the device.
-pub fn install_example_driver(
-    environment: &Environment,
-    devices: usize,
-    progress: &Progress,
-) -> Result<()> {
+pub fn install_example_driver(environment: &Environment, devices: usize) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/dra-example-driver";
     const PROGRAM: &str = "dra-example-kubeletplugin";
     let cluster = &environment.cluster;
-    let built = go_programs("dra-example-driver", &Cache::locate()?, progress)?;
+    let built = go_programs("dra-example-driver", &Cache::locate()?)?;
     let path = format!("/usr/bin/{PROGRAM}");
-    load_program(cluster, &format!("{IMAGE}:1"), &path, &built.join(PROGRAM), progress)?;
+    load_program(cluster, &format!("{IMAGE}:1"), &path, &built.join(PROGRAM))?;
     let values = [
         format!("image.repository={IMAGE}"),
         "image.tag=1".to_owned(),
@@ -64,18 +60,12 @@ pub fn install_example_driver(
         // The image's user is an ordinary one.
         "kubeletPlugin.podSecurityContext.runAsUser=0".to_owned(),
     ];
-    install(cluster, "dra-example-driver", &built.join("chart"), &values, progress)
+    install(cluster, "dra-example-driver", &built.join("chart"), &values)
 }
 
 /// Installs a chart with these values in a namespace of its own, and waits until its pods run.
-fn install(
-    cluster: &Cluster,
-    name: &str,
-    chart: &Path,
-    values: &[String],
-    progress: &Progress,
-) -> Result<()> {
-    let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
+fn install(cluster: &Cluster, name: &str, chart: &Path, values: &[String]) -> Result<()> {
+    let helm = go_programs("helm", &Cache::locate()?)?.join("helm");
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", name]).arg(chart);
     command.arg(format!("--namespace={name}-system"));
@@ -83,17 +73,17 @@ fn install(
     for value in values {
         command.args(["--set", value]);
     }
-    progress.step(&format!("installing {name}"), || programs::run(&mut command).map(drop))
+    progress::step(&format!("installing {name}"), || programs::run(&mut command).map(drop))
 }
 
 /// Installs the scheduler beside the cluster's own, with its CRDs, and waits until it runs.
-pub fn install_scheduler_plugins(environment: &Environment, progress: &Progress) -> Result<()> {
+pub fn install_scheduler_plugins(environment: &Environment) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/scheduler-plugins:1";
     let cluster = &environment.cluster;
-    let built = go_programs("scheduler-plugins", &Cache::locate()?, progress)?;
+    let built = go_programs("scheduler-plugins", &Cache::locate()?)?;
     let program = built.join("scheduler-plugins");
-    load_program(cluster, IMAGE, "/scheduler-plugins", &program, progress)?;
-    progress.step("installing scheduler-plugins", || {
+    load_program(cluster, IMAGE, "/scheduler-plugins", &program)?;
+    progress::step("installing scheduler-plugins", || {
         let definition = built.join("definitions/scheduling.x-k8s.io_podgroups.yaml");
         cluster.apply(&fs::read_to_string(definition)?, &[])?;
         let objects = include_str!("scheduler-plugins.yaml").replace("$SCHEDULER", SCHEDULER);

@@ -28,22 +28,11 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    pub async fn begin(
-        cluster: &Cluster,
-        client: &Client,
-        purpose: &str,
-        labels: &[(&str, &str)],
-    ) -> Result<Self> {
-        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{purpose}-")),
-                labels: Some(labels),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
+    /// Makes a namespace whose name begins with `purpose`.
+    pub async fn begin(cluster: &Cluster, client: &Client, purpose: &str) -> Result<Self> {
+        let generate_name = Some(format!("{purpose}-"));
+        let metadata = ObjectMeta { generate_name, ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
         let made = Api::<Namespace>::all(client.clone())
             .create(&PostParams::default(), &namespace)
             .await
@@ -53,12 +42,18 @@ impl Trial {
 
     /// Begins a trial in another namespace of the same cluster; the caller does not remove that namespace.
     pub async fn another(&self, purpose: &str) -> Result<Self> {
-        Self::begin(&self.cluster, &self.client, purpose, &[]).await
+        Self::begin(&self.cluster, &self.client, purpose).await
     }
 
     /// The namespace's name.
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// Lets the namespace enforce this level of Pod Security.
+    pub fn enforce(&self, level: &str) -> Result<()> {
+        let label = format!("pod-security.kubernetes.io/enforce={level}");
+        self.kubectl(&["label", "namespace", self.namespace(), &label]).map(drop)
     }
 
     /// The cluster, which must be one of ours.

@@ -10,7 +10,7 @@ mod tools;
 pub use self::tools::CARGO_DENY_VERSION;
 
 pub(crate) use self::arguments::Arguments;
-use self::changes::{CHART, Changes, DASHBOARD, KSTATUS, WORKFLOWS};
+use self::changes::{CHART, DASHBOARD, KSTATUS, Passed, WORKFLOWS};
 use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
 use crate::cluster::ClusterChoice;
@@ -20,7 +20,7 @@ use crate::kubernetes::{self, Built, ClusterId, ContainerRuntime, Nodes};
 use crate::product::images::for_tests;
 use crate::product::{AGENT, cargo, chart, checkout, printed};
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use crate::trial::evidence::EVIDENCE;
 use anyhow::{Result, anyhow, bail, ensure};
 use std::thread;
@@ -35,21 +35,17 @@ const MODEL: &str = "model";
 const TESTS_OF_MODEL: [&str; 2] = ["whatever_happens", "whatever_else_happens"];
 
 /// Runs every check, shows the output of each as it comes, and reports at the end how each one went.
-pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
+pub(crate) fn verify(arguments: &Arguments) -> Result<()> {
     let target = &arguments.cluster.target()?;
     interruption::guard(target.own().cloned(), Scope::Checkout)?;
-    let _alone = alone(progress)?;
+    let _alone = alone()?;
     cache::remove_tree(&checkout()?.join(EVIDENCE))?;
     if let Some(filter) = &arguments.test {
         on_clusters::check_filter(filter)?;
     }
     let all = arguments.all;
-    let changes = if all {
-        Changes::NotCompared("--all asks for it".to_owned())
-    } else {
-        Changes::of_checkout()
-    };
-    let report = Report::new(progress, changes);
+    let report = Report::new(if all { Passed::default() } else { Passed::of_checkout()? });
+    let files = Passed::now();
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
     // Both threads wait now and then, for downloads and for each other.
@@ -58,7 +54,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
             let images = images::build(&report, all);
             if let Some(own) = own {
                 let name = "Kubernetes for the tests: built";
-                report.check(name, || build_kubernetes(own, all, progress));
+                report.check(name, || build_kubernetes(own, all));
             }
             with_servers(&report);
             report.check("model of the operator", || {
@@ -67,7 +63,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
             // Before measurements no cluster runs.
             if own.is_some() && images.is_none() {
                 let name = "programs, images and cluster of the tests: ready";
-                report.check(name, || Environment::of_tests(target, progress).map(drop));
+                report.check(name, || Environment::of_tests(target).map(drop));
             }
             images
         });
@@ -85,32 +81,25 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     }
     report.end()?;
     if images.is_some() {
-        images::record(progress)?;
+        images::record()?;
     }
-    if own.is_some() { changes::record_pass() } else { Ok(()) }
+    if own.is_some() { files?.record() } else { Ok(()) }
 }
 
 /// Runs the checks that need no cluster and no image.
-fn without_cluster(report: &Report<'_>, all: bool) -> Result<()> {
-    let progress = report.progress;
+fn without_cluster(report: &Report, all: bool) -> Result<()> {
     cargo_checks(report, all)?;
     report.check("the agent's crates know no Kubernetes", check_agent_dependencies);
     tools::check(report, all)?;
-    report.check_changes("the chart, and the manifests of it", CHART, || chart::check(progress));
-    report.check_changes("dashboard: Grafana's types", DASHBOARD, || {
-        tools::check_dashboard(progress)
-    });
-    report.check_changes("states of MiniClusters: kstatus", KSTATUS, || {
-        tools::check_kstatus(progress)
-    });
-    report.check_changes("workflows: syntax, types, scripts", WORKFLOWS, || {
-        tools::check_workflows(progress)
-    });
+    report.check_changes("the chart, and the manifests of it", CHART, chart::check);
+    report.check_changes("dashboard: Grafana's types", DASHBOARD, tools::check_dashboard);
+    report.check_changes("states of MiniClusters: kstatus", KSTATUS, tools::check_kstatus);
+    report.check_changes("workflows: syntax, types, scripts", WORKFLOWS, tools::check_workflows);
     Ok(())
 }
 
 /// Runs the checks that mostly wait for a server or a browser.
-fn with_servers(report: &Report<'_>) {
+fn with_servers(report: &Report) {
     thread::scope(|scope| {
         scope.spawn(|| tools::check_alerts(report));
         scope.spawn(|| tools::check_api(report));
@@ -119,11 +108,11 @@ fn with_servers(report: &Report<'_>) {
 }
 
 /// Waits until no other `cargo verify` of this checkout runs: they share a cluster.
-fn alone(progress: &Progress) -> Result<cache::Lock> {
+fn alone() -> Result<cache::Lock> {
     let name = format!(".{}.verify", ClusterId::of_this_checkout().as_str());
     let path = Cache::locate()?.clusters().join(name);
     cache::lock_or(&path, || {
-        progress.log("waiting for another `cargo verify` of this checkout to end");
+        progress::log("waiting for another `cargo verify` of this checkout to end");
     })
 }
 
@@ -137,7 +126,7 @@ fn obstacle(target: &ClusterChoice) -> Option<&'static str> {
 
 /// Runs the checks of cargo. The measurements are no default member: the lints compile them, which takes seconds, and
 /// only `all` builds and tests them.
-fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
+fn cargo_checks(report: &Report, all: bool) -> Result<()> {
     const DOCUMENTATION: &str = "documentation";
     report.run("format", "a second", &mut cargo(&["fmt", "--all", "--", "--check"])?);
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
@@ -161,19 +150,19 @@ fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
 }
 
 /// Builds everything that the clusters of the tests run. Otherwise some tests would build while others measure times.
-fn build_kubernetes(own: &kubernetes::Options, all: bool, progress: &Progress) -> Result<()> {
+fn build_kubernetes(own: &kubernetes::Options, all: bool) -> Result<()> {
     thread::scope(|scope| {
         // This mostly waits for downloads and dpkg.
-        let systems = scope.spawn(|| for_tests::make_file_systems(&own.cache, progress));
+        let systems = scope.spawn(|| for_tests::make_file_systems(&own.cache));
         let (nodes, sources): (_, &[&str]) = if all {
             let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
             (nodes, &["kueue", "scheduler-plugins", "dra-example-driver"])
         } else {
             (Nodes::default(), &[])
         };
-        Built::ensure(&own.cache, own.version, &nodes, progress)?;
+        Built::ensure(&own.cache, own.version, &nodes)?;
         for source in sources {
-            kubernetes::go_programs(source, &own.cache, progress)?;
+            kubernetes::go_programs(source, &own.cache)?;
         }
         systems.join().map_err(|_| anyhow!("making Debian's file systems panicked"))?
     })

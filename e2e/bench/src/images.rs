@@ -9,7 +9,7 @@ use e2e::images::layer::{Layer, Source};
 use e2e::product::binaries::Binaries;
 use e2e::product::images::{agent, load_operating_system, mpi_program};
 use e2e::product::view::View;
-use e2e::progress::Progress;
+use e2e::progress;
 use fs_err::os::unix::fs::symlink;
 use fs_err::{self as fs, File};
 use std::path::Path;
@@ -30,41 +30,33 @@ const VIEW: &str = "mnt/flux/view";
 const PEER_PLACE: &str = "opt/views/._view/flat";
 
 /// Makes and loads them, and the operating system of the pods.
-pub(crate) fn load(
-    cluster: &Cluster,
-    binaries: &Binaries,
-    view: &View,
-    progress: &Progress,
-) -> Result<()> {
+pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let Some(flux) = view.layer(scratch.path(), binaries)? else {
         bail!("the view has to be the stand-in or an archive: it is copied by hand, too");
     };
-    let system = load_operating_system(cluster, progress)?;
-    let config = system.config().clone();
+    let system = load_operating_system(cluster)?;
     let agent = agent(scratch.path(), binaries)?;
     if view.is_real() {
-        let mpi = open_mpi(scratch.path(), progress)?;
-        progress.step("loading Debian's Open MPI with a program", || {
+        let mpi = open_mpi(scratch.path())?;
+        progress::step("loading Debian's Open MPI with a program", || {
             cluster.load_image(&mpi, &[MPI])
         })?;
     }
-    progress.step("loading the view with the agent, and on a Debian", || {
-        let entrypoint = agent.config().clone();
-        cluster.load_image(&agent.on_top(flux.clone(), entrypoint), &[AGENT_WITH_VIEW])?;
-        cluster.load_image(&system.on_top(flux.clone(), config.clone()), &[SYSTEM_WITH_VIEW])?;
+    progress::step("loading the view with the agent, and on a Debian", || {
+        cluster.load_image(&agent.on_top(flux.clone()), &[AGENT_WITH_VIEW])?;
+        cluster.load_image(&system.clone().on_top(flux.clone()), &[SYSTEM_WITH_VIEW])?;
         let moved = moved(flux.path(), scratch.path()).context("moving the view")?;
-        cluster.load_image(&system.on_top(moved, config.clone()), &[PEER_VIEW])
+        cluster.load_image(&system.on_top(moved), &[PEER_VIEW])
     })
 }
 
-fn open_mpi(scratch: &Path, progress: &Progress) -> Result<Image> {
+fn open_mpi(scratch: &Path) -> Result<Image> {
     let packages = ["openmpi-bin", "openssh-server"];
-    let system = mpi_program(Release::Bookworm, &packages, "libopenmpi-dev", progress)?;
-    let config = system.config().clone();
+    let system = mpi_program(Release::Bookworm, &packages, "libopenmpi-dev")?;
     // sshd needs this directory, which an init system would make.
     let directory = [Source::link("/run/sshd/none", "/dev/null")];
-    Ok(system.on_top(Layer::from_sources(scratch, &directory)?, config))
+    Ok(system.on_top(Layer::from_sources(scratch, &directory)?))
 }
 
 /// The view of this archive at [`PEER_PLACE`], with one Python.

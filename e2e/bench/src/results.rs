@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use comfy_table::{Table, presets};
 use e2e::kubernetes::{ClusterId, KubernetesVersion, Nodes, Options};
 use e2e::product::checkout;
-use e2e::progress::Progress;
+use e2e::progress;
 use serde::Serialize;
 use std::fs;
 
@@ -23,10 +23,10 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// Writes `results` to `name`.json in docs/performance.
-pub(crate) fn write(name: &str, results: &impl Serialize, progress: &Progress) -> Result<()> {
+pub(crate) fn write(name: &str, results: &impl Serialize) -> Result<()> {
     let path = checkout()?.join("docs/performance").join(format!("{name}.json"));
     let document = serde_json::to_string_pretty(results).context("writing the results")?;
     fs::write(&path, document + "\n").with_context(|| format!("writing {}", path.display()))?;
-    progress.log(&format!("written: {}", path.display()));
+    progress::log(&format!("written: {}", path.display()));
     Ok(())
 }

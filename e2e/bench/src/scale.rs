@@ -16,7 +16,7 @@ use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{DownAtEnd, Kubernetes, Nodes};
 use e2e::product::binaries;
-use e2e::progress::{self, Progress};
+use e2e::progress;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -49,34 +49,28 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) fn run(&self) -> Result<ExitCode> {
-        let progress = Progress::new();
         let options = cluster("scale", Nodes::Simulated)?;
         interruption::guard([options.clone()], Scope::Used)?;
-        let program = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
+        let program = OperatorProgram::ours(binaries::build_shipped()?.operator)?;
         // It begins with nothing in the cluster.
         Kubernetes::down(&options)?;
         let _down = DownAtEnd(options.clone());
-        let environment = Environment::as_it_is(&ClusterChoice::Own(options), &progress)?;
+        let environment = Environment::as_it_is(&ClusterChoice::Own(options))?;
         program.install(&environment)?;
-        let rows = self.rows(&environment, &program, &progress)?;
+        let rows = self.rows(&environment, &program)?;
         progress::print(&table(&rows));
-        write("scale", &json!({ "rows": rows }), &progress)?;
+        write("scale", &json!({ "rows": rows }))?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// What many cost, and a large one.
-    fn rows(
-        &self,
-        environment: &Environment,
-        program: &OperatorProgram,
-        progress: &Progress,
-    ) -> Result<Vec<Value>> {
+    fn rows(&self, environment: &Environment, program: &OperatorProgram) -> Result<Vec<Value>> {
         environment.run(async |client| {
             let nodes = load::make_nodes(&client, environment, &self.loads()).await?;
-            progress.log(&format!("{nodes} simulated nodes are ready"));
+            progress::log(&format!("{nodes} simulated nodes are ready"));
             let mut rows = Vec::new();
             for load in self.loads() {
-                let row = measure::measure(&client, environment, program, load, progress);
+                let row = measure::measure(&client, environment, program, load);
                 rows.push(serde_json::to_value(Box::pin(row).await?).context("writing a row")?);
             }
             Ok(rows)

@@ -23,7 +23,7 @@ use e2e::kubernetes::{DownAtEnd, Nodes};
 use e2e::product::binaries::{self, Binaries};
 use e2e::product::install::Installation;
 use e2e::product::view::View;
-use e2e::progress::{self, Progress};
+use e2e::progress;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,7 +49,6 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) fn run(&self) -> Result<ExitCode> {
-        let progress = Progress::new();
         let view = self.view();
         let contenders = self.contenders()?;
         let clusters =
@@ -57,9 +56,9 @@ impl Arguments {
         interruption::guard(clusters.clone(), Scope::Used)?;
         let _down = clusters.clone().map(DownAtEnd);
         let target = ClusterChoice::Own(clusters[0].clone());
-        let built = binaries::build_shipped(&progress)?;
-        let environment = environment(&target, &built, &view, &progress)?;
-        let peers = self.peers.start(&contenders, &clusters[1], &built, &view, &progress)?;
+        let built = binaries::build_shipped()?;
+        let environment = environment(&target, &built, &view)?;
+        let peers = self.peers.start(&contenders, &clusters[1], &built, &view)?;
         let ours = MeasuredCluster::of(environment)?;
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
         let run = |contender: Contender, size, round| {
@@ -68,10 +67,10 @@ impl Arguments {
                 _ => &ours,
             };
             let run = place.run(RunSpec { contender, size, view: view.image(), cores }, round)?;
-            progress.log(&line_about(&run));
+            progress::log(&line_about(&run));
             Ok(run)
         };
-        let (first_runs, runs) = self.all_runs(&contenders, run, &progress)?;
+        let (first_runs, runs) = self.all_runs(&contenders, run)?;
         let setting = Setting {
             flux: view.describe(),
             cores,
@@ -80,7 +79,7 @@ impl Arguments {
         };
         let report = Report::new(setting, first_runs, runs);
         progress::print(&report.text());
-        write(&self.name_of_results(), &report, &progress)?;
+        write(&self.name_of_results(), &report)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -89,15 +88,14 @@ impl Arguments {
         &self,
         contenders: &[Contender],
         run: impl Fn(Contender, u32, usize) -> Result<Run>,
-        progress: &Progress,
     ) -> Result<(Vec<Run>, Vec<Run>)> {
-        progress.log("first runs: files are read from disk, and the nodes have run nothing yet");
+        progress::log("first runs: files are read from disk, and the nodes have run nothing yet");
         let smallest = self.sizes.iter().copied().min().unwrap_or(2);
         let first_runs = first_runs(contenders).into_iter().map(|it| run(it, smallest, 0));
         let first_runs = first_runs.collect::<Result<_>>()?;
         let mut runs = Vec::new();
         for round in 0..self.rounds {
-            progress.log(&format!("round {}", round + 1));
+            progress::log(&format!("round {}", round + 1));
             for size in &self.sizes {
                 for contender in order(contenders, round) {
                     runs.push(run(contender, *size, round)?);
@@ -142,17 +140,12 @@ impl Arguments {
 }
 
 /// A cluster with operator and agent as they are shipped, and the images of measurements.
-fn environment(
-    target: &ClusterChoice,
-    built: &Binaries,
-    view: &View,
-    progress: &Progress,
-) -> Result<Environment> {
-    let cluster = Cluster::up(target, progress)?;
-    let (environment, loaded) = Environment::with_images(cluster, built.clone(), view, progress)?;
-    images::load(&environment.cluster, built, view, progress)?;
+fn environment(target: &ClusterChoice, built: &Binaries, view: &View) -> Result<Environment> {
+    let cluster = Cluster::up(target)?;
+    let (environment, loaded) = Environment::with_images(cluster, built.clone(), view)?;
+    images::load(&environment.cluster, built, view)?;
     let agent_image = images::AGENT_WITH_VIEW.to_owned();
-    environment.install(Installation { agent_image, ..loaded }, progress)?;
+    environment.install(Installation { agent_image, ..loaded })?;
     Ok(environment)
 }
 

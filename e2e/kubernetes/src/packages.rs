@@ -4,7 +4,7 @@
 
 use crate::cache::{self, Cache};
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Context as _, Result, bail};
 use fs_err as fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];
 
 /// Installs the missing packages if this process may do so; otherwise the error names them.
-pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
+pub fn ensure(packages: &[Package]) -> Result<()> {
     let _alone = alone()?;
     let absent = missing(packages);
     if absent.is_empty() {
@@ -67,7 +67,7 @@ pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
     if !nix::unistd::geteuid().is_root() || programs::find("apt-get").is_none() {
         bail!("these Debian packages (or what they provide) are missing, please install: {names}");
     }
-    progress.long_step(&format!("installing Debian packages {names}"), "15 s", || {
+    progress::long_step(&format!("installing Debian packages {names}"), "15 s", || {
         let mut install = apt_get();
         install.args(["install", "--yes", "--no-install-recommends"]).args(&absent);
         run_updated(&mut install).with_context(|| format!("installing the Debian packages {names}"))
@@ -75,10 +75,10 @@ pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
 }
 
 /// The directory with the files of a Debian package, which is not installed, because it would start a service.
-pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+pub fn unpacked(package: &str, cache: &Cache) -> Result<PathBuf> {
     cache.artefact(&cache::key(package, "debian", &[]), |directory| {
         let what = format!("downloading the Debian package {package}");
-        progress.long_step(&what, "15 s", || {
+        progress::long_step(&what, "15 s", || {
             let _alone = alone()?;
             // The name of its file has version and architecture, but the directory has no other file.
             let archives = tempfile::tempdir().context("making a directory for a package")?;

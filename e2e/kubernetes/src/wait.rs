@@ -12,33 +12,23 @@ const CLUSTER_INTERVAL: Duration = Duration::from_millis(300);
 /// pod: without pauses the waiting test would keep a busy machine from the work that it waits for.
 const PAUSE_FACTOR: u32 = 2;
 
-/// The outcome of one attempt.
-#[derive(Debug)]
-pub enum Attempt<T> {
-    /// The condition holds, with this value.
-    Ready(T),
-    /// The condition does not hold yet; the text describes what was found instead, for the error message.
-    NotYet(String),
-}
-
-/// Calls `attempt` until it is ready, and returns its value. When `deadline` has passed, the error names `what` and the
-/// last outcome. An error of `attempt` ends the waiting at once.
+/// Calls `attempt` until its inner result is no error, and returns the value. When `deadline` has passed, the error names
+/// `what` and the last inner error. An outer error ends the waiting at once.
 pub fn until<T>(
     what: &str,
     deadline: Duration,
-    mut attempt: impl FnMut() -> Result<Attempt<T>>,
+    mut attempt: impl FnMut() -> Result<Result<T>>,
 ) -> Result<T> {
     let begun = Instant::now();
     loop {
         let begun_at = Instant::now();
-        let seen = match attempt()? {
-            Attempt::Ready(value) => return Ok(value),
-            Attempt::NotYet(seen) => seen,
-        };
-        if begun.elapsed() >= deadline {
-            bail!("waited {} s for {what}; last seen: {seen}", deadline.as_secs());
+        match attempt()? {
+            Err(seen) if begun.elapsed() >= deadline => {
+                bail!("waited {} s for {what}; last seen: {seen:#}", deadline.as_secs())
+            }
+            Err(_) => thread::park_timeout(INTERVAL.max(begun_at.elapsed() * PAUSE_FACTOR)),
+            ready => return ready,
         }
-        thread::park_timeout(INTERVAL.max(begun_at.elapsed() * PAUSE_FACTOR));
     }
 }
 

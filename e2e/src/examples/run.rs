@@ -6,7 +6,6 @@ use crate::environment::Environment;
 use crate::notes;
 use crate::product::images::for_workflows;
 use crate::product::view::View;
-use crate::progress::Progress;
 use crate::trial::instance::{Instance, wait_for};
 use crate::trial::logs::container_log;
 use crate::trial::{Trial, is_finished, is_true};
@@ -18,28 +17,19 @@ use serde_json::Value;
 
 /// Runs the example of that name; keeps the evidence when it fails, else cleans up. Notes an example as not run if it
 /// needs another Flux. With `install`, agent and view come into the pods of its MiniClusters in this way.
-pub fn run(
-    name: &str,
-    install: Option<&str>,
-    environment: &Environment,
-    progress: &Progress,
-) -> Result<()> {
+pub fn run(name: &str, install: Option<&str>, environment: &Environment) -> Result<()> {
     let example = &Example::load(name)?;
     if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
-        notes::not_run(&format!("example {name}"), reason, progress);
+        notes::not_run(&format!("example {name}"), reason);
         return Ok(());
     }
     if environment.is_own() {
         // Before the trial: the cluster's network does not reach the sources of these images.
-        for_workflows::load(name, &environment.cluster, progress)?;
+        for_workflows::load(name, &environment.cluster)?;
     }
-    let level = example.steps.iter().find_map(|step| {
-        if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
-    });
-    let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
     let purpose = format!("example-{name}");
     let mut namespace = String::new();
-    let played = environment.trial(&purpose, label.as_slice(), async |trial| {
+    let played = environment.trial(&purpose, async |trial| {
         trial.namespace().clone_into(&mut namespace);
         volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
@@ -96,6 +86,11 @@ struct ExampleRun<'run> {
 
 impl<'run> ExampleRun<'run> {
     async fn play(&mut self) -> Result<()> {
+        for step in &self.example.steps {
+            if let Step::PodSecurity(level) = step {
+                self.trial.enforce(level)?;
+            }
+        }
         for object in &self.example.objects {
             self.apply(object.clone())?;
         }
@@ -114,7 +109,7 @@ impl<'run> ExampleRun<'run> {
 
     async fn step(&mut self, step: &'run Step) -> Result<()> {
         match step {
-            // These were checked before the start.
+            // These come before the first object.
             Step::Flux(_) | Step::PodSecurity(_) => {}
             Step::Apply(file) => self.apply(object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {

@@ -3,7 +3,7 @@
 use super::dockerfiles::{self, Images};
 use super::{AGENT, OPERATOR, PLUGIN, REST, VIEW_TOOL, cargo, checkout, of_this_machine, target};
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
@@ -26,26 +26,25 @@ pub struct Binaries {
 }
 
 /// Operator and agent as they are shipped, and the stand-in.
-pub fn build_shipped(progress: &Progress) -> Result<Binaries> {
-    of_images(dockerfiles::build(&[of_this_machine()?], progress)?, progress)
+pub fn build_shipped() -> Result<Binaries> {
+    of_images(dockerfiles::build(&[of_this_machine()?])?)
 }
 
 /// Builds operator, agent and stand-in; the first two are taken from images that are built already where
 /// `FLUX_E2E_IMAGES` names them.
-pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
+pub(crate) fn build() -> Result<Binaries> {
     if let Some(named) = std::env::var_os(IMAGES).filter(|it| !it.is_empty()) {
-        return of_images(Images { directory: checkout()?.join(named) }, progress);
+        return of_images(Images { directory: checkout()?.join(named) });
     }
     let names = [AGENT, REST, VIEW_TOOL, STAND_IN];
-    let directory = build_static(&names, progress)?;
+    let directory = build_static(&names)?;
     let [agent, rest, view_tool, stand_in] = names.map(|name| directory.join(name));
-    let operator = build_dynamic("the operator", OPERATOR, progress)?;
-    build_plugin(progress)?;
+    let operator = build_dynamic(&[OPERATOR, PLUGIN])?.join(OPERATOR);
     Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: None })
 }
 
 /// Operator and agent of images, and the stand-in.
-pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries> {
+pub(crate) fn of_images(images: Images) -> Result<Binaries> {
     let here = of_this_machine()?;
     let [operator, agent, rest, view_tool] =
         [OPERATOR, AGENT, REST, VIEW_TOOL].map(|it| images.program(it, here));
@@ -53,34 +52,29 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
         let path = program.display();
         ensure!(program.is_file(), "there is no {path}: `cargo e2e images` makes it");
     }
-    build_plugin(progress)?;
-    let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
+    build_dynamic(&[PLUGIN])?;
+    let stand_in = build_static(&[STAND_IN])?.join(STAND_IN);
     Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: Some(images) })
 }
 
-/// Builds `kubectl flux`.
-fn build_plugin(progress: &Progress) -> Result<()> {
-    build_dynamic("kubectl flux", PLUGIN, progress).map(drop)
-}
-
-/// Where [`build`] puts it.
+/// Where [`build`] puts `kubectl flux`.
 pub(crate) fn plugin() -> Result<PathBuf> {
     Ok(target()?.join("debug").join(PLUGIN))
 }
 
-/// Builds a program that runs on this machine, of the crates that its tests have built.
-fn build_dynamic(what: &str, program: &str, progress: &Progress) -> Result<PathBuf> {
-    progress.step(&format!("building {what}"), || {
-        programs::show(&mut cargo(&["build", "--bin", program])?)
+/// Builds programs that run on this machine, of the crates that their tests have built, and returns their directory.
+fn build_dynamic(names: &[&str]) -> Result<PathBuf> {
+    progress::step(&format!("building {}", names.join(", ")), || {
+        programs::show(cargo(&["build"])?.args(names.iter().flat_map(|name| ["--bin", name])))
     })?;
-    Ok(target()?.join("debug").join(program))
+    Ok(target()?.join("debug"))
 }
 
 /// Builds packages whose programs have to run in any image, in one build, and returns the directory of the programs.
-fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
+fn build_static(packages: &[&str]) -> Result<PathBuf> {
     const PROFILE: &str = "tested";
-    let here = of_this_machine()?.target();
-    progress.step(&format!("building static: {}", packages.join(", ")), || {
+    let here = of_this_machine()?.target;
+    progress::step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
             // With a named target RUSTFLAGS do not apply to procedural macros, which cannot be static.
             cargo(&["build", "--profile", PROFILE, "--target", here])?

@@ -4,7 +4,6 @@ use super::install::{NAME, NAMESPACE};
 use super::{checkout, printed};
 use crate::cache::Cache;
 use crate::kubernetes::{KubernetesVersion, go_programs};
-use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
 use serde::Deserialize;
@@ -61,13 +60,13 @@ struct Case {
     value: Value,
 }
 
-pub(crate) fn write_rendered(progress: &Progress) -> Result<()> {
-    let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
+pub(crate) fn write_rendered() -> Result<()> {
+    let helm = go_programs("helm", &Cache::locate()?)?.join("helm");
     each_rendered(&helm, |path, text| Ok(fs::write(path, text)?))
 }
 
-pub(crate) fn check(progress: &Progress) -> Result<()> {
-    let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
+pub(crate) fn check() -> Result<()> {
+    let helm = go_programs("helm", &Cache::locate()?)?.join("helm");
     run(&helm, &["lint", DIRECTORY, "--strict"]).context("checking the chart")?;
     each_rendered(&helm, |path, expected| {
         let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);

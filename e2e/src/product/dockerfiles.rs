@@ -8,7 +8,7 @@ use crate::architecture::Architecture;
 use crate::cache::{self, Cache};
 use crate::images::debian::{Recipe, Release};
 use crate::images::image::Image;
-use crate::progress::Progress;
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE};
@@ -72,7 +72,7 @@ impl Images {
 
     /// A program of the images for this architecture, as `unpack` makes it.
     pub(crate) fn program(&self, program: &str, architecture: Architecture) -> PathBuf {
-        self.directory.join(architecture.image_name()).join(program)
+        self.directory.join(architecture.image_name).join(program)
     }
 
     /// Builds one image for one architecture, and checks it.
@@ -88,26 +88,26 @@ impl Images {
         buildah.build(shipped, architecture, &archive)?;
         let scratch = tempfile::tempdir().context("making a directory for image layers")?;
         let image = Image::from_archive(&archive, scratch.path())?;
-        unpack(shipped, architecture.loader(), &image, &program)?;
+        unpack(shipped, architecture.loader, &image, &program)?;
         check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
     }
 
     fn archive(&self, program: &str, architecture: Architecture) -> PathBuf {
-        self.directory.join(format!("{program}-{}.tar", architecture.image_name()))
+        self.directory.join(format!("{program}-{}.tar", architecture.image_name))
     }
 }
 
 /// Builds all images for these architectures into `target/images`, and checks them.
-pub(crate) fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
-    let buildah = Buildah::new(progress)?;
-    fetch_every_platform(progress)?;
+pub(crate) fn build(architectures: &[Architecture]) -> Result<Images> {
+    let buildah = Buildah::new()?;
+    fetch_every_platform()?;
     add_targets(architectures)?;
     let images = Images { directory: target()?.join("images") };
     cache::remove_tree(&images.directory)?;
     for architecture in architectures.iter().copied() {
         for shipped in &SHIPPED {
-            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
-            progress.long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
+            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name);
+            progress::long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
         }
     }
     Ok(images)
@@ -125,15 +125,15 @@ struct Buildah {
 
 impl Buildah {
     /// Waits until no other process of this machine builds, and takes the image to build in into the store.
-    fn new(progress: &Progress) -> Result<Self> {
-        packages::ensure(packages::IMAGE_BUILDER, progress)?;
+    fn new() -> Result<Self> {
+        packages::ensure(packages::IMAGE_BUILDER)?;
         let cache = Cache::locate()?;
         let store = cache.artefact(&cache::key("image-store", "1", &[]), |_| Ok(()))?;
         let alone = cache::lock(&store.join(".lock"))?;
-        let toolchain = toolchain(&cache, progress)?;
+        let toolchain = toolchain(&cache)?;
         let rust = printed(Command::new("rustc").args(["--print", "sysroot"]))?.trim().to_owned();
         let buildah = Self { store, base: toolchain.content_name(), rust, _alone: alone };
-        progress.step("the image to build in is there", || buildah.load(&toolchain))?;
+        progress::step("the image to build in is there", || buildah.load(&toolchain))?;
         Ok(buildah)
     }
 
@@ -158,7 +158,7 @@ impl Buildah {
 
     /// Builds an image, and writes it as the archive that `docker save` writes, under its published name.
     fn build(&self, shipped: &Shipped, architecture: Architecture, archive: &Path) -> Result<()> {
-        let (of, here) = (architecture.image_name(), of_this_machine()?.image_name());
+        let (of, here) = (architecture.image_name, of_this_machine()?.image_name);
         let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
         let mut command = self.command("build");
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
@@ -186,25 +186,26 @@ fn registry() -> Result<PathBuf> {
 
 /// The image to build in, instead of Docker's `rust`: a Debian with C compilers for every architecture. Rust and the
 /// crates are those of this machine, so that cargo downloads nothing.
-fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
-    let cross = other_architectures().flat_map(Architecture::cross_packages);
+fn toolchain(cache: &Cache) -> Result<Image> {
+    let cross = other_architectures().flat_map(|it| it.cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
     let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: None };
-    let image = recipe.image(cache, progress)?;
+    let mut image = recipe.image(cache)?;
     let version = printed(Command::new("rustc").arg("--version"))?;
-    Ok(image.with_variables(&[
-        &format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),
-        "CARGO_HOME=/usr/local/cargo",
-        "CARGO_NET_OFFLINE=true",
+    image.config.environment = vec![
+        format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),
+        "CARGO_HOME=/usr/local/cargo".to_owned(),
+        "CARGO_NET_OFFLINE=true".to_owned(),
         // Another compiler makes another image, so that buildah uses no layers of the former one.
-        &format!("RUST_VERSION={}", version.trim()),
-    ]))
+        format!("RUST_VERSION={}", version.trim()),
+    ];
+    Ok(image)
 }
 
 /// Adds the targets of these architectures to this machine's Rust.
 fn add_targets(architectures: &[Architecture]) -> Result<()> {
     for other in other_architectures().filter(|it| architectures.contains(it)) {
-        programs::show(Command::new("rustup").args(["target", "add", other.target()]))?;
+        programs::show(Command::new("rustup").args(["target", "add", other.target]))?;
     }
     Ok(())
 }
@@ -235,7 +236,7 @@ fn unpack(shipped: &Shipped, loader: &str, image: &Image, program: &Path) -> Res
 fn check(shipped: &Shipped, image: &Image) -> Result<()> {
     let (size, limit) = (image.size()?, shipped.limit);
     ensure!(size <= limit, "its files have {size} bytes, more than the {limit} they may have");
-    let config = image.config();
+    let config = &image.config;
     ensure!(config.user == ORDINARY_USER, "it runs as {:?}, not as an ordinary user", config.user);
     let started = &config.entrypoint;
     ensure!(*started == [format!("/{}", shipped.program)], "it starts {started:?}");

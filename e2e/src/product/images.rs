@@ -13,7 +13,7 @@ use crate::images::debian::{Program, Recipe, Release, debian};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::images::libraries::with_libraries;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Context as _, Result};
 use flux_api::images::VIEW_IMAGE;
 use flux_contract::Layout;
@@ -22,12 +22,7 @@ use std::path::Path;
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns how an
 /// operator is installed that uses them.
-pub(crate) fn load(
-    cluster: &Cluster,
-    binaries: &Binaries,
-    view: &View,
-    progress: &Progress,
-) -> Result<Installation> {
+pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Result<Installation> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let operator = operator(scratch.path(), binaries)?;
     let agent = agent(scratch.path(), binaries)?;
@@ -38,12 +33,12 @@ pub(crate) fn load(
         view_image: view.image().to_owned(),
         install: None,
     };
-    progress.step("loading the images of operator and agent", || {
+    progress::step("loading the images of operator and agent", || {
         cluster.load_image(&operator, &[&installation.operator_image])?;
         cluster.load_image(&agent, &[&installation.agent_image])
     })?;
     match view.layer(scratch.path(), binaries)? {
-        Some(layer) => progress.step("loading the view image", || {
+        Some(layer) => progress::step("loading the view image", || {
             let image = Image::new(vec![layer], ImageConfig::default());
             cluster.load_image(&image, &[view.image()])
         })?,
@@ -51,32 +46,27 @@ pub(crate) fn load(
     }
     // The published view is made for the published operating system.
     if cluster.own().is_some() && view.image() != VIEW_IMAGE {
-        load_operating_system(cluster, progress)?;
+        load_operating_system(cluster)?;
     }
     Ok(installation)
 }
 
 /// Loads the plain operating system of the examples.
-pub fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
-    let system = debian(&Cache::locate()?, &[], progress)?;
+pub fn load_operating_system(cluster: &Cluster) -> Result<Image> {
+    let system = debian(&Cache::locate()?, &[])?;
     let what = format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}");
-    progress.step(&what, || cluster.load_image(&system, &[OPERATING_SYSTEM]))?;
+    progress::step(&what, || cluster.load_image(&system, &[OPERATING_SYSTEM]))?;
     Ok(system)
 }
 
 /// A Debian with these packages and the program of the example `mpi`, compiled by the package `compiler`.
-pub fn mpi_program(
-    release: Release,
-    packages: &[&str],
-    compiler: &str,
-    progress: &Progress,
-) -> Result<Image> {
+pub fn mpi_program(release: Release, packages: &[&str], compiler: &str) -> Result<Image> {
     let program = Program {
         source: &checkout()?.join("examples/mpi/sum.c"),
         compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
         tools: &["gcc", "libc6-dev", compiler],
     };
-    Recipe { release, packages, program: Some(program) }.image(&Cache::locate()?, progress)
+    Recipe { release, packages, program: Some(program) }.image(&Cache::locate()?)
 }
 
 /// The operator's image: from its Dockerfile if that was built, else the operator with the libraries of this machine,
@@ -110,15 +100,9 @@ fn program(scratch: &Path, path: &str, from: &Path, beside: &[Source]) -> Result
 }
 
 /// Makes and loads such an image.
-pub(crate) fn load_program(
-    cluster: &Cluster,
-    image: &str,
-    path: &str,
-    from: &Path,
-    progress: &Progress,
-) -> Result<()> {
+pub(crate) fn load_program(cluster: &Cluster, image: &str, path: &str, from: &Path) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
-    progress.step(&format!("loading {image}"), || {
+    progress::step(&format!("loading {image}"), || {
         cluster.load_image(&program(scratch.path(), path, from, &[])?, &[image])
     })
 }

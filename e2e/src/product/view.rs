@@ -4,7 +4,7 @@ use super::OPERATING_SYSTEM;
 use super::binaries::Binaries;
 use crate::cluster::Cluster;
 use crate::images::layer::{Layer, Source};
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Context as _, Result, bail};
 use flux_api::images::VIEW_IMAGE;
 use fs_err::File;
@@ -39,18 +39,18 @@ impl View {
 
     /// Like [`View::from_environment`], but the published image instead of the stand-in where the
     /// cluster can have it.
-    pub(crate) fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
+    pub(crate) fn published_if_possible(cluster: &Cluster) -> Result<Self> {
         let view = Self::from_environment()?;
         if view != Self::StandIn {
             return Ok(view);
         }
-        progress.log(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
+        progress::log(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
         let pulled =
             cluster.pull_image(VIEW_IMAGE).and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
         if pulled.is_ok() {
             return Ok(Self::Image(VIEW_IMAGE.to_owned()));
         }
-        progress.log("it cannot be pulled from here");
+        progress::log("it cannot be pulled from here");
         Ok(Self::StandIn)
     }
 

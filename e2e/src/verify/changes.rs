@@ -1,15 +1,12 @@
-//! Which checks a change can break, by the paths of the files that it changes.
+//! Which checks a change can break: those that read a file that was another one when they last passed.
 
 use crate::cache;
 use crate::product::{checkout, printed, target};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use fs_err as fs;
 use std::process::Command;
 
-/// The branch that changes are for, here or as it was fetched last.
-const MAIN: [&str; 2] = ["origin/main", "main"];
-
-/// File of the build directory: the last commit whose checks passed.
+/// File of the build directory: a hash of the files that each check read when all checks passed.
 const PASSED: &str = "verify-passed";
 
 /// Files and directories that a check reads; `*/` stands for any directories.
@@ -71,98 +68,55 @@ pub(super) const IMAGES: Paths = &[
     "rust-toolchain.toml",
 ];
 
-/// How the checkout differs from a commit whose checks have been run.
-#[derive(Debug)]
-pub(super) enum Changes {
-    /// The checkout is compared with no commit, for this reason: every check runs.
-    NotCompared(String),
-    /// These files have changed since this commit.
-    Since { commit: String, paths: Vec<String> },
-}
+const ALL: [Paths; 9] =
+    [CHART, INSTALL, CLUSTERS, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API, IMAGES];
 
-impl Changes {
-    /// Compares the checkout, with what is not committed, with the last commit in its history whose checks passed here,
-    /// else with the commit where its branch has left `main`. A fresh clone of `main` has neither.
-    pub(super) fn of_checkout() -> Self {
-        let compared = base().and_then(|commit| Ok(Self::Since { paths: paths(&commit)?, commit }));
-        compared.unwrap_or_else(|error| Self::NotCompared(format!("{error:#}")))
+/// The hashes of the last run in this checkout whose checks passed. A fresh clone has none.
+#[derive(Default)]
+pub(super) struct Passed(String);
+
+impl Passed {
+    pub(super) fn of_checkout() -> Result<Self> {
+        Ok(Self(fs::read_to_string(target()?.join(PASSED)).unwrap_or_default()))
     }
 
-    /// Describes what the checkout is compared with.
-    pub(super) fn describe(&self) -> String {
-        match self {
-            Self::NotCompared(reason) => format!("every check runs: {reason}"),
-            Self::Since { commit, paths } => {
-                format!("{} files have changed since {commit}", paths.len())
-            }
-        }
+    /// The hashes of the files as they are now.
+    pub(super) fn now() -> Result<Self> {
+        let keys: Vec<_> = ALL.into_iter().map(key_of).collect::<Result<_>>()?;
+        Ok(Self(keys.join("\n") + "\n"))
     }
 
-    /// Why a check that reads `read` cannot fail because of the changes; nothing where it can.
-    pub(super) fn obstacle(&self, read: Paths) -> Option<String> {
-        let Self::Since { commit, paths } = self else { return None };
-        let concerns = |path: &String| read.iter().any(|pattern| matches(pattern, path));
-        (!paths.iter().any(concerns))
-            .then(|| format!("no file that it reads has changed since {commit}; `--all` runs it"))
+    /// Records that every check has passed with these files.
+    pub(super) fn record(&self) -> Result<()> {
+        Ok(fs::write(target()?.join(PASSED), &self.0)?)
     }
-}
 
-fn matches(pattern: &str, path: &str) -> bool {
-    match pattern.strip_prefix('*') {
-        Some(end) => path.ends_with(end),
-        None => path.starts_with(pattern),
+    /// Whether a check that reads `read` has passed with the files as they are now.
+    pub(super) fn covers(&self, read: Paths) -> bool {
+        key_of(read).is_ok_and(|key| self.0.lines().any(|passed| passed == key))
     }
-}
-
-/// Records that every check of this commit has passed, unless the checkout differs from it.
-pub(super) fn record_pass() -> Result<()> {
-    if git(&["status", "--porcelain"])?.is_empty() {
-        fs::write(target()?.join(PASSED), git(&["rev-parse", "HEAD"])?)?;
-    }
-    Ok(())
-}
-
-/// The commit to compare with.
-fn base() -> Result<String> {
-    let short = |commit: &str| git(&["rev-parse", "--short", "--verify", commit]);
-    let passed = fs::read_to_string(target()?.join(PASSED)).ok();
-    let in_history =
-        |commit: &String| git(&["merge-base", "--is-ancestor", commit, "HEAD"]).is_ok();
-    let passed = passed.map(|commit| commit.trim().to_owned());
-    if let Some(passed) = passed.filter(in_history) {
-        return short(&passed);
-    }
-    let head = git(&["rev-parse", "HEAD"])?;
-    let left = MAIN.iter().find_map(|main| git(&["merge-base", "HEAD", main]).ok());
-    let left = left.filter(|commit| *commit != head);
-    short(&left.context(
-        "there is neither a commit whose checks passed here, nor another branch to compare with",
-    )?)
 }
 
 /// A name that differs whenever one of the files that a check reads does.
 pub(super) fn key_of(read: Paths) -> Result<String> {
-    let listed = git(&["ls-files", "--cached", "--others", "--exclude-standard", "-z"])?;
-    let paths = listed.split('\0').filter(|path| read.iter().any(|it| matches(it, path)));
-    let files = paths.map(|path| Ok((path, fs::read(checkout()?.join(path))?)));
+    // The checkout may belong to another user.
+    let mut git = Command::new("git");
+    git.args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "-z"]);
+    let listed = printed(git.arg("--exclude-standard").current_dir(checkout()?))?;
+    let root = checkout()?;
+    let paths = listed.split_terminator('\0').filter(|path| is_read(read, path));
+    let files = paths.filter(|path| root.join(path).is_file());
+    let files = files.map(|path| Ok((path, fs::read(root.join(path))?)));
     let files = files.collect::<Result<Vec<_>>>()?;
     let inputs: Vec<_> = files.iter().map(|(path, content)| (*path, content.as_slice())).collect();
     Ok(cache::key("files", "1", &inputs))
 }
 
-/// The files that differ from `commit`, and those that git does not know.
-fn paths(commit: &str) -> Result<Vec<String>> {
-    let changed = git(&["diff", "--name-only", "--no-renames", "-z", commit])?;
-    let new = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
-    let paths = changed.split('\0').chain(new.split('\0'));
-    Ok(paths.filter(|path| !path.is_empty()).map(str::to_owned).collect())
-}
-
-/// What git prints about this checkout, which may belong to another user.
-fn git(arguments: &[&str]) -> Result<String> {
-    let mut git = Command::new("git");
-    git.args(["-c", "safe.directory=*"]).args(arguments).current_dir(checkout()?);
-    Ok(printed(&mut git)?.trim_end_matches('\n').to_owned())
+fn is_read(read: Paths, path: &str) -> bool {
+    read.iter().any(|pattern| match pattern.strip_prefix('*') {
+        Some(end) => path.ends_with(end),
+        None => path.starts_with(pattern),
+    })
 }
 
 #[cfg(test)]
@@ -171,10 +125,6 @@ mod tests {
 
     #[test]
     fn a_check_runs_when_its_files_have_changed() {
-        let since = |paths: &[&str]| Changes::Since {
-            commit: "1234567".to_owned(),
-            paths: paths.iter().map(|&path| path.to_owned()).collect(),
-        };
         for (path, read, runs) in [
             ("deploy/chart/values.yaml", CHART, true),
             ("docs/install.md", CHART, false),
@@ -185,21 +135,16 @@ mod tests {
             ("e2e/src/verify/tools.rs", WORKFLOWS, true),
             ("e2e/src/verify/tools.rs", IMAGES, false),
         ] {
-            assert_eq!(since(&["README.md", path]).obstacle(read).is_none(), runs, "{path}");
+            assert_eq!(is_read(read, path), runs, "{path}");
         }
-        assert!(since(&[]).obstacle(ALERTS).unwrap().contains("since 1234567"));
-        assert_eq!(Changes::NotCompared("no git".to_owned()).obstacle(ALERTS), None);
+        let passed = Passed(key_of(CHART).unwrap() + "\n" + &key_of(ALERTS).unwrap());
+        assert!(passed.covers(CHART) && passed.covers(ALERTS));
+        assert!(!passed.covers(WORKFLOWS) && !Passed::default().covers(CHART));
     }
 
     #[test]
     fn each_path_that_a_check_reads_exists() {
-        let of_clusters = [CLUSTERS, INSTALL, IMAGES];
-        let all = [CHART, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API];
-        for path in [of_clusters.concat(), all.concat()]
-            .concat()
-            .into_iter()
-            .filter(|it| !it.starts_with('*'))
-        {
+        for path in ALL.concat().into_iter().filter(|it| !it.starts_with('*')) {
             assert!(checkout().unwrap().join(path).exists(), "{path}");
         }
     }

@@ -8,7 +8,7 @@ use crate::images::libraries::with_libraries;
 use crate::product::binaries::{self, Binaries};
 use crate::product::dockerfiles::{self, Images};
 use crate::product::{AGENT, cargo, checkout, of_this_machine, other_architectures};
-use crate::progress::Progress;
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
@@ -43,7 +43,7 @@ const CHECKED: &str = "e2e/src/verify/images_checked.txt";
 
 /// Builds the images that are shipped if a change can have broken their build or their size; the tests on a cluster use
 /// them then. Images for other architectures are built with `all` only.
-pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
+pub(super) fn build(report: &Report, all: bool) -> Option<Images> {
     const NAME: &str = "images that are shipped";
     if !all && are_checked().unwrap_or_default() {
         let reason =
@@ -60,7 +60,7 @@ pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
     let mut built = None;
     report.check(NAME, || {
         let architectures = if all { &Architecture::ALL[..] } else { &[of_this_machine()?] };
-        built = Some(dockerfiles::build(architectures, report.progress)?);
+        built = Some(dockerfiles::build(architectures)?);
         Ok(())
     });
     built
@@ -72,23 +72,23 @@ fn are_checked() -> Result<bool> {
 }
 
 /// Records that the images of this checkout have passed.
-pub(super) fn record(progress: &Progress) -> Result<()> {
+pub(super) fn record() -> Result<()> {
     if !are_checked().unwrap_or_default() {
         fs::write(checkout()?.join(CHECKED), key_of(IMAGES)? + "\n")?;
-        progress.log(&format!("the images have passed: commit {CHECKED}, which has changed"));
+        progress::log(&format!("the images have passed: commit {CHECKED}, which has changed"));
     }
     Ok(())
 }
 
 /// Checks what is in the images.
-pub(super) fn check(report: &Report<'_>, images: &Images, all: bool) {
+pub(super) fn check(report: &Report, images: &Images, all: bool) {
     const OTHERS: &str = "images and agent for the other architecture";
     report.check("operator and agent of the images: small", || {
-        check_programs(&binaries::of_images(images.clone(), report.progress)?)
+        check_programs(&binaries::of_images(images.clone())?)
     });
     if all {
         report.check(OTHERS, || {
-            packages::ensure(packages::EMULATOR, report.progress)?;
+            packages::ensure(packages::EMULATOR)?;
             other_architectures().try_for_each(|architecture| emulate(images, architecture))
         });
     } else {
@@ -127,7 +127,7 @@ fn emulate(images: &Images, architecture: Architecture) -> Result<()> {
     command.args(EMULATED_TESTS).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--user", "--map-root-user", "--mount", "sh", "-ec", REGISTER]);
-    namespaces.arg(format!("/usr/lib/binfmt.d/qemu-{}.conf", architecture.name()));
+    namespaces.arg(format!("/usr/lib/binfmt.d/qemu-{}.conf", architecture.name));
     programs::show(&mut programs::within(namespaces, &command))
-        .with_context(|| format!("running the agent for {}", architecture.name()))
+        .with_context(|| format!("running the agent for {}", architecture.name))
 }

@@ -8,7 +8,7 @@ use crate::cluster::ClusterChoice;
 use crate::kubernetes::{self, DownAtEnd, Kubernetes, KubernetesVersion};
 use crate::product::dockerfiles::Images;
 use crate::product::{self, binaries, cargo, printed};
-use crate::{notes, programs};
+use crate::{notes, programs, progress};
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 use std::thread;
@@ -26,9 +26,9 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
 /// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
-/// clients ask; and MiniClusters at random, and one more cluster over IPv6, keep the processors busy.
+/// clients ask; and the removal of several MiniClusters, and one more cluster over IPv6, keep the processors busy.
 const NIGHTLY: [&str; 8] =
-    ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
+    ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "removal", "two_nodes"];
 
 /// The test of [`OWN_CLUSTERS`] that starts a cluster again and again, and interrupts that.
 const INTERRUPTIONS: &str = "whatever_interrupts_it_up_";
@@ -55,7 +55,7 @@ pub(super) fn run(
     arguments: &Arguments,
     target: &ClusterChoice,
     images: Option<&Images>,
-    report: &Report<'_>,
+    report: &Report,
 ) -> Result<()> {
     let not_run = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
     let times = product::target()?.join(TIMES);
@@ -76,7 +76,7 @@ pub(super) fn run(
             let mut own = tests(OWN_CLUSTERS)?;
             let left_out = left_out(report, arguments.all);
             own.args(left_out.iter().map(|test| format!("--skip={test}")));
-            report.progress.log(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
+            progress::log(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
             scope.spawn(move || report.check(NAME, || programs::show_at_the_end(&mut own)));
         }
         let mut shared = tests(SHARED_CLUSTER)?;
@@ -102,13 +102,13 @@ pub(super) fn run(
         report.not_run("tests on every version of Kubernetes", ONLY_ALL);
     }
     if let Some(own) = target.own().filter(|_| !arguments.keep) {
-        report.progress.step("the cluster is down", || Kubernetes::down(own))?;
+        progress::step("the cluster is down", || Kubernetes::down(own))?;
     }
     Ok(())
 }
 
 /// How the names of the tests of [`OWN_CLUSTERS`] begin that are not run, which is noted.
-fn left_out(report: &Report<'_>, all: bool) -> Vec<String> {
+fn left_out(report: &Report, all: bool) -> Vec<String> {
     let mut left_out = Vec::new();
     if !all {
         for module in NIGHTLY {
@@ -134,7 +134,7 @@ fn ignored_tests(program: &str, target: &ClusterChoice) -> Result<Command> {
 }
 
 /// The tests of [`ON_EACH_VERSION`] on a cluster of each other version of Kubernetes.
-fn on_other_versions(report: &Report<'_>) -> Result<()> {
+fn on_other_versions(report: &Report) -> Result<()> {
     for version in KubernetesVersion::all() {
         if *version == KubernetesVersion::default() {
             continue;
@@ -143,7 +143,7 @@ fn on_other_versions(report: &Report<'_>) -> Result<()> {
         let mut tests = ignored_tests(SHARED_CLUSTER, &ClusterChoice::Own(own.clone()))?;
         report.check(&format!("tests on Kubernetes {}", version.full()), || {
             let _down = DownAtEnd(own.clone());
-            Kubernetes::up(&own, report.progress)?;
+            Kubernetes::up(&own)?;
             programs::show(tests.args(ON_EACH_VERSION))
         });
     }

@@ -1,8 +1,8 @@
 //! How each check went.
 
-use super::changes::{Changes, Paths};
+use super::changes::{Passed, Paths};
 use crate::product::target;
-use crate::progress::Progress;
+use crate::progress;
 use crate::trial::evidence::EVIDENCE;
 use crate::{interruption, programs};
 use anyhow::{Context as _, Result, ensure};
@@ -20,9 +20,8 @@ const TIMES: &str = "verify-times.json";
 const SLOWEST: usize = 5;
 
 /// Runs checks, some at the same time, and shows at the end how each one went.
-pub(super) struct Report<'run> {
-    pub(super) progress: &'run Progress,
-    changes: Changes,
+pub(super) struct Report {
+    passed: Passed,
     begun: Instant,
     outcomes: Mutex<Vec<Outcome>>,
 }
@@ -55,10 +54,9 @@ impl Outcome {
     }
 }
 
-impl<'run> Report<'run> {
-    pub(super) fn new(progress: &'run Progress, changes: Changes) -> Self {
-        progress.log(&changes.describe());
-        Self { progress, changes, begun: Instant::now(), outcomes: Mutex::default() }
+impl Report {
+    pub(super) fn new(passed: Passed) -> Self {
+        Self { passed, begun: Instant::now(), outcomes: Mutex::default() }
     }
 
     /// Runs a check.
@@ -70,7 +68,7 @@ impl<'run> Report<'run> {
         let seconds = begun.elapsed().as_secs_f64();
         let end = if worked.is_ok() { End::Passed } else { End::Failed };
         if let Err(error) = worked {
-            self.progress.log(&format!("{name}: {error:#}"));
+            progress::log(&format!("{name}: {error:#}"));
         }
         self.add(Outcome { check: name.to_owned(), seconds, end });
     }
@@ -84,15 +82,15 @@ impl<'run> Report<'run> {
 
     /// Whether none of the files that a check reads has changed; if so, notes the check as not run.
     pub(super) fn leaves_out(&self, name: &str, read: Paths) -> bool {
-        let reason = self.changes.obstacle(read);
-        if let Some(reason) = &reason {
-            self.not_run(name, reason);
+        let leaves_out = self.passed.covers(read);
+        if leaves_out {
+            self.not_run(name, "its files are those with which it passed here; `--all` runs it");
         }
-        reason.is_some()
+        leaves_out
     }
 
     pub(super) fn run(&self, name: &str, usually: &str, command: &mut Command) {
-        self.progress.log(&format!("{name} (usually {usually}) ..."));
+        progress::log(&format!("{name} (usually {usually}) ..."));
         self.check(name, || programs::show(command));
     }
 
@@ -113,12 +111,12 @@ impl<'run> Report<'run> {
         let times = serde_json::to_string_pretty(&outcomes).context("writing the times")?;
         fs::write(target()?.join(TIMES), times + "\n")?;
         for outcome in &outcomes {
-            self.progress.log(&outcome.line());
+            progress::log(&outcome.line());
         }
         outcomes.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-        self.progress.log(&format!("{whole} s in all, some checks beside others; the slowest:"));
+        progress::log(&format!("{whole} s in all, some checks beside others; the slowest:"));
         for outcome in outcomes.iter().take(SLOWEST) {
-            self.progress.log(&outcome.line());
+            progress::log(&outcome.line());
         }
         let failed = outcomes.into_iter().filter(|it| it.end == End::Failed);
         let failed = failed.map(|it| it.check).collect::<Vec<_>>().join("; ");

@@ -4,7 +4,7 @@ use super::changes::{ALERTS, INSTANCE_API};
 use super::report::Report;
 use crate::cache::{self, Cache};
 use crate::product::{cargo, checkout, fetch_every_platform, python, target};
-use crate::progress::Progress;
+use crate::progress;
 use crate::{kubernetes, packages, programs};
 use anyhow::Result;
 use std::path::Path;
@@ -53,12 +53,12 @@ const TOOLS: [Tool; 3] = [
 ];
 
 /// Runs the checks by programs that take minutes to build; without `all` only those whose program is built already.
-pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
+pub(super) fn check(report: &Report, all: bool) -> Result<()> {
     let cache = Cache::locate()?;
     for tool in &TOOLS {
         let key = cache::key(tool.name, tool.version, &[]);
         if all || cache.find(&key).is_some() {
-            report.check(tool.checked, || tool.check(&cache, &key, report.progress));
+            report.check(tool.checked, || tool.check(&cache, &key));
         } else {
             report.not_run(tool.checked, "its program is not built here; `--all` builds it");
         }
@@ -68,11 +68,11 @@ pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
 
 impl Tool {
     /// Builds the program if need be, and runs it on this checkout.
-    fn check(&self, cache: &Cache, key: &str, progress: &Progress) -> Result<()> {
-        fetch_every_platform(progress)?;
+    fn check(&self, cache: &Cache, key: &str) -> Result<()> {
+        fetch_every_platform()?;
         let directory = cache.artefact(key, |directory| {
             let what = format!("building {}", self.name);
-            progress.long_step(&what, "4 min", || self.install(directory))
+            progress::long_step(&what, "4 min", || self.install(directory))
         })?;
         let program = directory.join("bin").join(self.name);
         programs::show(Command::new(program).args(self.arguments).current_dir(checkout()?))
@@ -90,55 +90,54 @@ impl Tool {
 
 /// Checks what can be checked of the workflows of the repository's host without running them: syntax, types of
 /// expressions, and the scripts in them where shellcheck is installed.
-pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
-    let built = kubernetes::go_programs("actionlint", &Cache::locate()?, progress)?;
+pub(super) fn check_workflows() -> Result<()> {
+    let built = kubernetes::go_programs("actionlint", &Cache::locate()?)?;
     programs::show(Command::new(built.join("actionlint")).current_dir(checkout()?))
 }
 
 /// Checks the chart's alerts and dashboard with the program of Prometheus.
-pub(super) fn check_alerts(report: &Report<'_>) {
+pub(super) fn check_alerts(report: &Report) {
     report.check_changes("alerts and dashboard: Prometheus", ALERTS, || {
-        let prometheus = packages::unpacked("prometheus", &Cache::locate()?, report.progress)?;
+        let prometheus = packages::unpacked("prometheus", &Cache::locate()?)?;
         let mut tests = cargo(&["test", "--test", "monitoring", "--", "--ignored"])?;
         programs::show_at_the_end(tests.env("PROMETHEUS", prometheus.join("usr/bin")))
     });
 }
 
 /// Uses the page of an instance in Chromium, where that is or can be installed.
-pub(super) fn check_page(report: &Report<'_>) {
+pub(super) fn check_page(report: &Report) {
     const NAME: &str = "the page of an instance: in Chromium";
     if !nix::unistd::geteuid().is_root() && programs::find("chromedriver").is_none() {
         return report.not_run(NAME, "there is no chromedriver; installing it needs root");
     }
     report.check_changes(NAME, INSTANCE_API, || {
-        packages::ensure(packages::BROWSER, report.progress)?;
+        packages::ensure(packages::BROWSER)?;
         let mut tests = cargo(&["test", "--package", "flux-rest", "--test", "it", "browser::"])?;
         programs::show_at_the_end(tests.args(["--", "--ignored"]))
     });
 }
 
 /// Reads the chart's dashboard with Grafana's own types.
-pub(super) fn check_dashboard(progress: &Progress) -> Result<()> {
-    let built = kubernetes::go_programs("dashboard", &Cache::locate()?, progress)?;
+pub(super) fn check_dashboard() -> Result<()> {
+    let built = kubernetes::go_programs("dashboard", &Cache::locate()?)?;
     let mut read = Command::new(built.join("dashboard"));
     programs::show(read.arg("deploy/chart/files/dashboard.json").current_dir(checkout()?))
 }
 
 /// Compares the conditions of MiniClusters in every state with what kstatus makes of them.
-pub(super) fn check_kstatus(progress: &Progress) -> Result<()> {
-    let built = kubernetes::go_programs("kstatus", &Cache::locate()?, progress)?;
+pub(super) fn check_kstatus() -> Result<()> {
+    let built = kubernetes::go_programs("kstatus", &Cache::locate()?)?;
     let mut tests = cargo(&["test", "--lib", "kstatus::"])?;
     programs::show_at_the_end(tests.args(["--", "--ignored"]).env("KSTATUS", built.join("kstatus")))
 }
 
 /// Runs Schemathesis, which sends right and wrong requests to the API of an instance and compares the answers with the
 /// API's document.
-pub(super) fn check_api(report: &Report<'_>) {
+pub(super) fn check_api(report: &Report) {
     report.check_changes("the API of an instance: Schemathesis", INSTANCE_API, || {
         let requirements = checkout()?.join("rest/tests/it/schema/requirements.txt");
         let what = "installing Schemathesis";
-        let packages =
-            report.progress.long_step(what, "20 s", || python::packages(&requirements))?;
+        let packages = progress::long_step(what, "20 s", || python::packages(&requirements))?;
         let mut tests = cargo(&["test", "--package", "flux-rest", "--test", "it", "schema::"])?;
         tests.args(["--", "--ignored"]).env("PYTHONPATH", packages);
         programs::show_at_the_end(&mut tests)

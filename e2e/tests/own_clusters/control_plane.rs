@@ -5,11 +5,7 @@ mod api_server;
 mod operator;
 mod storage;
 
-use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial};
-use anyhow::{Context as _, Result, ensure};
-use e2e::environment::Environment;
-use e2e::kubernetes::Network;
+use crate::prelude::*;
 use e2e::product::install::{NAME, NAMESPACE};
 
 #[test]

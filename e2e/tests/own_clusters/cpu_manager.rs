@@ -1,9 +1,7 @@
 //! Pods to which a static CPU manager gives processors of their own. On a cluster of its own, for its kubelet.
 
-use super::{case, on_a_cluster, options};
-use crate::Trial;
-use anyhow::{Context as _, Result, ensure};
-use e2e::kubernetes::{Network, Options};
+use crate::prelude::*;
+use e2e::kubernetes::Options;
 
 /// Runs a MiniCluster of one pod with these resources. Returns how its tasks are bound, printed by `flux-agent
 /// resources`, and the processors that `nproc` counts.

@@ -1,11 +1,8 @@
 //! MiniClusters whose pods have claims of devices (dynamic resource allocation of Kubernetes), by a driver that needs no
 //! hardware. On a cluster of its own, because the devices are counted.
 
-use super::{case, on_a_cluster, options, placed};
-use crate::{Instance, Trial, until_true};
-use anyhow::{Context as _, Result, ensure};
-use e2e::kubernetes::Network;
-use e2e::progress::Progress;
+use super::placed;
+use crate::prelude::*;
 use e2e::schedulers::install_example_driver;
 use fs_err as fs;
 use std::collections::BTreeSet;
@@ -88,7 +85,7 @@ async fn each_pod_its_own(trial: &Trial) -> Result<()> {
 #[ignore = "needs root"]
 fn pods_have_devices_by_claims_or_wait_for_them() {
     on_a_cluster(&options("devices", Network::default()), |environment| {
-        install_example_driver(environment, DEVICES, &Progress::new())?;
+        install_example_driver(environment, DEVICES)?;
         case(environment, "claims", each_pod_its_own)
     });
 }

@@ -1,12 +1,7 @@
 //! The cluster's DNS answers nothing, or gives outdated answers.
 
 use super::control_plane::{address_of_lead, ended_once};
-use super::{case, on_a_cluster, options};
-use crate::{Trial, wait_for};
-use anyhow::{Context as _, Result, ensure};
-use e2e::kubernetes::Network;
-use kube::ResourceExt as _;
-use std::time::Duration;
+use crate::prelude::*;
 
 /// How long the DNS keeps answers: longer than any case takes.
 const DNS_CACHE: u32 = 600;

@@ -1,14 +1,10 @@
 //! Gangs: all pods of a MiniCluster get nodes, or none does, by real schedulers that read PodGroups: scheduler-plugins and
 //! Kubernetes' own. On a cluster of its own, because the test gives the node a number of seats.
 
-use super::{case, on_a_cluster, options, placed};
-use crate::{Instance, Trial};
-use anyhow::{Result, ensure};
-use e2e::environment::Environment;
-use e2e::kubernetes::{Network, Options, go_programs};
-use e2e::progress::Progress;
+use super::placed;
+use crate::prelude::*;
+use e2e::kubernetes::{Options, go_programs};
 use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
-use serde_json::json;
 
 /// Seats on the node: for one MiniCluster of three pods, and one more.
 const SEATS: &str = "4";
@@ -99,7 +95,7 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
     let condition = early.await_condition("Progressing", "NoPodGroups").await?;
     ensure!(condition.status == "False", "{condition:?}");
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
-    install_scheduler_plugins(environment, &Progress::new())?;
+    install_scheduler_plugins(environment)?;
     early.running(2).await?;
     // Deletes it with its pods, so that their seats are free.
     early.delete().await
@@ -111,7 +107,7 @@ fn all_pods_of_a_gang_get_nodes_or_none() {
     let options = Options { native_gangs: true, ..options("gang", Network::default()) };
     on_a_cluster(&options, |environment| {
         // Before the cases: the cluster's network does not reach the Go module proxy.
-        go_programs("scheduler-plugins", &options.cache, &Progress::new())?;
+        go_programs("scheduler-plugins", &options.cache)?;
         let seats = json!({ "status": { "capacity": { "e2e.example/seat": SEATS } } }).to_string();
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;
         environment.kubectl(&["patch", node.trim(), "--subresource=status", "--patch", &seats])?;

@@ -2,19 +2,14 @@
 //! manifests. Each case installs it, runs a MiniCluster under Pod Security `restricted`, upgrades to more options, and
 //! uninstalls it; then nothing is left. On a cluster of its own, because the CRD comes and goes. Needs root.
 
-use super::{DEADLINE, options};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use e2e::cluster::ClusterChoice;
-use e2e::environment::Environment;
-use e2e::kubernetes::{DownAtEnd, Network, Options, go_programs};
+use e2e::kubernetes::{DownAtEnd, Options, go_programs};
 use e2e::product::checkout;
 use e2e::product::install::{Installation, NAME, NAMESPACE};
-use e2e::progress::Progress;
-use e2e::wait::{Attempt, until};
+use e2e::wait::until;
 use flux_api::images::OPERATOR_IMAGE;
-use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 const DEFINITION: &str = "miniclusters.flux-framework.org";
@@ -72,10 +67,8 @@ fn every_installation_runs_a_minicluster_and_leaves_nothing() {
 }
 
 fn try_every_way(options: Options) -> Result<()> {
-    let progress = Progress::new();
-    let helm = go_programs("helm", &options.cache, &progress)?.join("helm");
-    let (environment, installation) =
-        Environment::without_operator(&ClusterChoice::Own(options), &progress)?;
+    let helm = go_programs("helm", &options.cache)?.join("helm");
+    let (environment, installation) = Environment::without_operator(&ClusterChoice::Own(options))?;
     let target_directory = checkout()?.join("target");
     fs::create_dir_all(&target_directory)?;
     let scratch = tempfile::tempdir_in(target_directory).context("making a directory")?;
@@ -103,7 +96,7 @@ fn try_every_way(options: Options) -> Result<()> {
                 only,
             };
             let what = format!("{way:?}, for one namespace: {only}");
-            progress.step(&what, || case.try_it()).context(what)?;
+            progress::step(&what, || case.try_it()).context(what)?;
         }
     }
     Ok(())
@@ -343,12 +336,8 @@ impl Case<'_> {
     /// Waits until no namespace of the cluster has anything of an operator.
     fn await_nothing_left(&self) -> Result<()> {
         until("nothing of the operator to be left", DEADLINE, || {
-            Ok(match self.left() {
-                Ok(left) if left.is_empty() => Attempt::Ready(()),
-                Ok(left) => Attempt::NotYet(left),
-                // A kind that was listed a moment ago may be gone with its CRD.
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            })
+            // A kind that was listed a moment ago may be gone with its CRD.
+            Ok(self.left().and_then(|left| if left.is_empty() { Ok(()) } else { bail!(left) }))
         })
     }
 

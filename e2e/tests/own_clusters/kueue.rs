@@ -1,14 +1,6 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
-use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial, specification, until_true, wait_for};
-use anyhow::{Result, ensure};
-use e2e::kubernetes::Network;
-use e2e::progress::Progress;
-use e2e::trial::condition;
-use flux_api::crd::State;
-use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use crate::prelude::*;
 use std::collections::BTreeSet;
 
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/queue.yaml");
@@ -250,7 +242,7 @@ async fn not_refused(run: &Instance<'_>) -> Result<()> {
 #[ignore = "needs root"]
 fn kueue_admits_preempts_and_resumes_miniclusters() {
     on_a_cluster(&options("kueue", Network::default()), |environment| {
-        e2e::schedulers::install_kueue(environment, &Progress::new())?;
+        e2e::schedulers::install_kueue(environment)?;
         let labels = ["e2e.example/pool=one", "e2e.example/rack=r1"];
         environment.kubectl(&[&["label", "nodes", "--all"], &labels[..]].concat())?;
         case(environment, "queue", one_after_the_other)?;

@@ -12,28 +12,29 @@ mod gang;
 mod install;
 mod kueue;
 mod network;
-mod random;
+mod removal;
 mod stopped_in_runc;
 mod two_nodes;
 
-use anyhow::Result;
 use e2e::cluster::ClusterChoice;
-use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{
     Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
 };
-use e2e::programs;
-use e2e::progress::Progress;
-use e2e::trial::Trial;
-use e2e::trial::instance::{DEADLINE, Instance, specification, then_on, until_true, wait_for};
-use e2e::wait::{Attempt, until};
-use k8s_openapi::api::core::v1::Pod;
+use e2e::prelude::*;
+use e2e::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use walkdir::{DirEntry, WalkDir};
+
+/// What most of these tests use.
+mod prelude {
+    pub(crate) use crate::{case, on_a_cluster, options};
+    pub(crate) use e2e::kubernetes::Network;
+    pub(crate) use e2e::prelude::*;
+}
 
 /// Options of a cluster, which an interruption of the tests ends.
 fn options(purpose: &str, network: Network) -> Options {
@@ -48,7 +49,7 @@ fn options(purpose: &str, network: Network) -> Options {
 fn on_a_cluster(options: &Options, body: impl FnOnce(&Environment) -> Result<()>) {
     let _down = DownAtEnd(options.clone());
     let target = ClusterChoice::Own(options.clone());
-    let prepared = Environment::prepare(&target, false, &Progress::new());
+    let prepared = Environment::prepare(&target, false);
     if let Err(error) = prepared.and_then(|environment| body(&environment)) {
         panic!("{error:#}");
     }
@@ -61,7 +62,7 @@ fn case(
     purpose: &str,
     case: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
 ) -> Result<()> {
-    Progress::new().step(purpose, || environment.trial(purpose, &[], case))
+    progress::step(purpose, || environment.trial(purpose, case))
 }
 
 /// How many pods of a MiniCluster have a node.
@@ -99,9 +100,8 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     let network = Network { domain: domain.parse().unwrap(), ..Network::default() };
     let options = options("broken", network);
     let _down = DownAtEnd(options.clone());
-    let progress = Progress::new();
     // The first build takes longer than the deadlines below.
-    Built::ensure(&options.cache, options.version, &options.nodes, &progress).unwrap();
+    Built::ensure(&options.cache, options.version, &options.nodes).unwrap();
     Kubernetes::down(&options).unwrap();
     let logs = options.cache.clusters().join(options.id.as_str()).join("node-1/log");
     // Interrupts it before the first record, while the API server starts, and while the node starts.
@@ -114,7 +114,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
             .unwrap();
         let reached = until(moment, DEADLINE, || {
             let log = logs.join(format!("{moment}.log"));
-            Ok(if log.exists() { Attempt::Ready(()) } else { Attempt::NotYet("no".into()) })
+            Ok(if log.exists() { Ok(()) } else { Err(anyhow!("no")) })
         });
         if let Err(error) = reached {
             // Otherwise it would go on, and leave a cluster.
@@ -135,12 +135,12 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     kill(Pid::from_raw(up.id().cast_signed()), Signal::SIGINT).unwrap();
     assert_eq!(up.wait().unwrap().code(), Some(130));
     assert_eq!(traces(&options), Vec::<String>::new());
-    let first = Kubernetes::up(&options, &progress).unwrap();
+    let first = Kubernetes::up(&options).unwrap();
     kubectl(&first, &["create", "configmap", "kept"]);
-    let again = Kubernetes::up(&options, &progress).unwrap();
+    let again = Kubernetes::up(&options).unwrap();
     assert!(kubectl(&again, &["get", "configmap", "-oname"]).contains("kept"));
     let other = Options { network: Network::default(), ..options.clone() };
-    let anew = Kubernetes::up(&other, &progress).unwrap();
+    let anew = Kubernetes::up(&other).unwrap();
     assert!(!kubectl(&anew, &["get", "configmap", "-oname"]).contains("kept"));
     Kubernetes::down(&options).unwrap();
     assert_eq!(traces(&options), Vec::<String>::new());

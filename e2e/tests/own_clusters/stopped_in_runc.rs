@@ -1,9 +1,7 @@
 //! How a container ends that is stopped just before its program begins, a moment that no test on a cluster can meet.
 
+use crate::prelude::*;
 use e2e::packages::{self, NODE, STATIC_PROGRAM};
-use e2e::programs;
-use e2e::progress::Progress;
-use serde_json::json;
 use std::fs;
 use std::process::Command;
 
@@ -16,14 +14,13 @@ const CODE: i32 = 2;
 #[test]
 #[ignore = "needs root"]
 fn a_container_stopped_before_its_program_begins_ends_with_two() {
-    let progress = Progress::new();
-    packages::ensure(NODE, &progress).unwrap();
-    packages::ensure(STATIC_PROGRAM, &progress).unwrap();
+    packages::ensure(NODE).unwrap();
+    packages::ensure(STATIC_PROGRAM).unwrap();
     let bundle = tempfile::tempdir().unwrap();
     let root = bundle.path().join("rootfs");
     fs::create_dir_all(root.join("proc")).unwrap();
     fs::copy(programs::find("busybox").unwrap(), root.join("busybox")).unwrap();
-    let run = |name: &str, hooks: serde_json::Value| {
+    let run = |name: &str, hooks: Value| {
         let configuration = json!({
             "ociVersion": "1.0.2",
             "process": {"args": ["/busybox", "true"], "cwd": "/", "user": {"uid": 0, "gid": 0}},

@@ -5,15 +5,9 @@ mod loss;
 mod network;
 mod place;
 
-use super::{case, kubectl, on_a_cluster, options};
-use crate::{Instance, Trial, specification};
-use anyhow::{Result, ensure};
-use e2e::environment::Environment;
-use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Network, Nodes, Options};
-use e2e::progress::Progress;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-use serde_json::json;
+use super::kubectl;
+use crate::prelude::*;
+use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Nodes, Options};
 
 /// The node with the control plane, on which the operator runs.
 const FIRST: &str = "node-1";
@@ -35,7 +29,7 @@ fn two_nodes() -> Options {
 fn miniclusters_on_two_nodes() {
     let options = two_nodes();
     let _down = DownAtEnd(options.clone());
-    let cluster = Kubernetes::up(&options, &Progress::new()).unwrap();
+    let cluster = Kubernetes::up(&options).unwrap();
     assert_eq!(cluster.node_names(), [FIRST, SECOND]);
     // The operator must not be lost with a node.
     kubectl(&cluster, &["cordon", SECOND]);

@@ -1,10 +1,7 @@
 //! Attacks of a job of Flux's user, or of a sidecar, on root and on the first process of the pod.
 
 use crate::install::has_image_volumes;
-use crate::{trial, until_true};
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::logs::container_log;
-use kube::ResourceExt as _;
+use crate::prelude::*;
 
 /// A manifest; the test replaces `METHOD` and `NAME`.
 const ATTACKED: &str = include_str!("manifests/attacked.yaml");

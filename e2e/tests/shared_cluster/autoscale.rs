@@ -1,9 +1,7 @@
 //! MiniClusters that have as many pods as their jobs need.
 
+use crate::prelude::*;
 use crate::suspend::suspended;
-use crate::{sorted, trial, until_true, wait_for};
-use anyhow::{Context as _, ensure};
-use serde_json::json;
 use std::time::Instant;
 
 /// Also prints how long it took from the submission to the pod.

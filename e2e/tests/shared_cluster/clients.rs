@@ -1,11 +1,8 @@
 //! Clients that were written for the Go operator: they enter the lead as root and call `flux`, or ask for its
 //! diagnostics.
 
-use crate::{sorted, trial};
-use anyhow::ensure;
+use crate::prelude::*;
 use e2e::product::python;
-use e2e::programs;
-use std::path::Path;
 
 #[test]
 #[ignore = "needs a cluster"]

@@ -1,7 +1,6 @@
 //! The processors that a task may run on, and the limits that hooks have set for its processes.
 
-use crate::{Trial, trial, with_real_flux};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 
 /// Submits a task with these options, and returns the processors of the task and of its container.
 async fn processors(trial: &Trial, name: &str, options: &str) -> Result<[String; 2]> {

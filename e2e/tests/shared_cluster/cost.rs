@@ -1,13 +1,9 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use crate::{Trial, trial, wait_for};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use e2e::audit::{Audit, Request};
 use e2e::kubernetes::Kubernetes;
-use e2e::notes;
-use e2e::progress::Progress;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How many objects the operator reads by their names from apply to Complete, however long the run takes.
 const READS: usize = 10;
@@ -51,7 +47,7 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     ensure!((1..=WRITES + pauses).contains(&writes), "{writes} writes, {seen}");
     let requests = requests.len();
     let found = format!("{size} pods: {requests} requests, {reads} reads by name, {writes} writes");
-    Progress::new().log(&found);
+    progress::log(&found);
     ensure!(requests <= REQUESTS + 6 * pauses, "{requests} requests, {seen}");
     Ok(())
 }
@@ -69,7 +65,7 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     renewed(log).await?;
     let requests = asked(&mut audit, trial)?;
-    Progress::new().log(&format!("{WAITING} that wait: {} requests", requests.len()));
+    progress::log(&format!("{WAITING} that wait: {} requests", requests.len()));
     ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
     Ok(())
 }
@@ -90,7 +86,7 @@ fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + 
     trial(purpose, async |trial| {
         let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
-            notes::not_run("the cost", why, &Progress::new());
+            notes::not_run("the cost", why);
             return Ok(());
         };
         body(trial, &log).await

@@ -2,7 +2,6 @@
 
 use e2e::examples::names;
 use e2e::examples::run::run;
-use e2e::progress::Progress;
 
 /// One test for each example, whose name has hyphens where that of the test has underscores.
 macro_rules! examples {
@@ -13,7 +12,7 @@ macro_rules! examples {
             #[ignore = "needs a cluster"]
             fn $test() {
                 let name = stringify!($test).replace('_', "-");
-                crate::succeeds(|environment| run(&name, None, environment, &Progress::new()));
+                crate::succeeds(|environment| run(&name, None, environment));
             }
         )*
     };

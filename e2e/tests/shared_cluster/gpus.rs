@@ -1,7 +1,6 @@
 //! How Flux sees GPUs, with files in place of devices.
 
-use crate::{trial, with_real_flux};
-use anyhow::ensure;
+use crate::prelude::*;
 
 const EXAMPLE: &str = include_str!("../../../examples/gpu/minicluster.yaml");
 

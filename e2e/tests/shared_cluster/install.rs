@@ -1,14 +1,9 @@
 //! How the agent and the view come into the pods: copied, or mounted as image volumes, which is the default of the other
 //! tests on a cluster with image volumes.
 
-use crate::{Instance, succeeds, trial};
-use anyhow::{Context as _, Result, ensure};
-use e2e::environment::Environment;
+use crate::prelude::*;
 use e2e::examples::run::run;
-use e2e::notes;
 use e2e::product::images::for_tests::SPACK_VIEW;
-use e2e::product::view::View;
-use e2e::progress::Progress;
 use flux_api::crd::{InstallMethod, Installed};
 
 /// Nobody may write the files of one of them; the image of the other one has no program of its own.
@@ -16,7 +11,7 @@ use flux_api::crd::{InstallMethod, Installed};
 #[ignore = "needs a cluster"]
 fn copies_work_with_read_only_roots_and_empty_images() {
     for example in ["read-only-root", "distroless"] {
-        succeeds(|environment| run(example, Some("Copy"), environment, &Progress::new()));
+        succeeds(|environment| run(example, Some("Copy"), environment));
     }
 }
 
@@ -26,7 +21,7 @@ pub(crate) fn has_image_volumes() -> Result<bool> {
     let overrides = format!("--overrides={pod}");
     let left = "-ojsonpath={.spec.volumes[*].image.reference}";
     let words = ["run", "probe", "--image=probe", "--dry-run=server", &overrides, left];
-    Ok(Environment::shared(&Progress::new())?.kubectl(&words)?.trim() == "probe")
+    Ok(Environment::shared()?.kubectl(&words)?.trim() == "probe")
 }
 
 /// Waits until it is complete, and returns how agent and view came into the pods and the lead's log.
@@ -42,7 +37,7 @@ async fn completed(run: &Instance<'_>, method: InstallMethod) -> Result<(Install
 fn images_are_mounted_by_default_where_the_cluster_can() {
     if let Some(method) = Environment::asked_for_install().unwrap() {
         let why = format!("the operator was installed with --install {method:?}");
-        notes::not_run("mounts without being asked for", &why, &Progress::new());
+        notes::not_run("mounts without being asked for", &why);
         return;
     }
     trial("mounted", async |trial| {
@@ -89,12 +84,11 @@ fn an_arbitrary_user_mounts_a_spack_view_under_restricted() {
         (!has_image_volumes().unwrap()).then_some("the API server has no image volumes")
     };
     if let Some(why) = why {
-        notes::not_run("a mounted Spack view", why, &Progress::new());
+        notes::not_run("a mounted Spack view", why);
         return;
     }
     trial("spack", async |trial| {
-        let restricted = "pod-security.kubernetes.io/enforce=restricted";
-        trial.kubectl(&["label", "namespace", trial.namespace(), restricted])?;
+        trial.enforce("restricted")?;
         let manifest = include_str!("manifests/spack.yaml").replace("VIEW", SPACK_VIEW);
         trial.apply(&manifest).await?;
         let (_, log) = completed(&trial.named("spack"), InstallMethod::Image).await?;

@@ -1,10 +1,7 @@
 //! The lead's pod is deleted at the worst moments: before the quorum, and after the command's end.
 
+use crate::prelude::*;
 use crate::replace::{Loss, lose};
-use crate::{Instance, trial, wait_for};
-use anyhow::{Result, ensure};
-use kube::ResourceExt as _;
-use serde_json::json;
 
 /// Workers that wait in a hook: without them there is no quorum.
 const HELD_UP: &str =

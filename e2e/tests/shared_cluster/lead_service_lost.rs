@@ -1,13 +1,10 @@
 //! The connection from workers to the lead: its Service, and the certificates of both.
 
-use crate::{Trial, then_on, trial, until_true};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use flux_contract::OVERLAY_PORT;
 use flux_protocol::CurveCertificate;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
-use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// With this label kube-proxy ignores a Service, because another program should serve it. There is no such program.

@@ -39,26 +39,24 @@ mod trace;
 mod ui;
 mod without_python;
 
-use anyhow::Result;
-use e2e::environment::Environment;
-use e2e::notes;
-use e2e::product::view::View;
-use e2e::progress::Progress;
-use e2e::trial::Trial;
-use e2e::trial::instance::{
-    DEADLINE, Instance, end_of, sorted, specification, then_on, until_true, wait_for,
-};
+use e2e::prelude::*;
+
+/// What most of these tests use.
+mod prelude {
+    pub(crate) use crate::{lacks_real_flux, succeeds, trial, with_real_flux};
+    pub(crate) use e2e::prelude::*;
+}
 
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
-    succeeds(|environment| environment.trial(purpose, &[], body));
+    succeeds(|environment| environment.trial(purpose, body));
 }
 
 /// Whether there is no real Flux; if so, notes that `what` is not run.
 fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
     let lacks = !View::from_environment()?.is_real();
     if lacks {
-        notes::not_run(what, why, &Progress::new());
+        notes::not_run(what, why);
     }
     Ok(lacks)
 }
@@ -78,7 +76,7 @@ fn with_real_flux(
 
 /// Runs `body` on the environment that all tests share, and panics with its error.
 fn succeeds(body: impl FnOnce(&Environment) -> Result<()>) {
-    if let Err(error) = Environment::shared(&Progress::new()).and_then(body) {
+    if let Err(error) = Environment::shared().and_then(body) {
         panic!("{error:#}");
     }
 }

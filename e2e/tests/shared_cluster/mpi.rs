@@ -1,10 +1,6 @@
 //! MPI programs whose ranks do not find each other, and a rank that dies.
 
-use crate::{trial, with_real_flux};
-use anyhow::ensure;
-use e2e::notes;
-use e2e::product::view::View;
-use e2e::progress::Progress;
+use crate::prelude::*;
 
 /// A specification of two pods and four tasks of this image, whose command has these flags.
 fn specification(image: &str, command: &str, flags: &str) -> String {
@@ -21,7 +17,7 @@ fn a_program_whose_ranks_would_be_alone_is_refused() {
         let view = View::from_environment()?;
         if !view.is_real() || view.has_pmix()? {
             let why = "it needs real Flux without flux-pmix";
-            notes::not_run("the refusal of Open MPI 5", why, &Progress::new());
+            notes::not_run("the refusal of Open MPI 5", why);
             return Ok(());
         }
         for (name, image, command, flags, words) in [

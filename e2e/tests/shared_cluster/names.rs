@@ -1,7 +1,6 @@
 //! Names that MiniClusters share, and names that other objects have, too.
 
-use crate::{trial, until_true};
-use anyhow::ensure;
+use crate::prelude::*;
 use k8s_openapi::api::core::v1::Service;
 use std::fs;
 

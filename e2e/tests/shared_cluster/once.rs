@@ -1,14 +1,8 @@
 //! A command runs once, and the status has its real end, even if somebody deletes the Job, refuses the pod or adds
 //! containers to it.
 
-use crate::{Instance, Trial, end_of, trial, wait_for};
-use anyhow::{Result, ensure};
-use e2e::notes;
-use e2e::progress::Progress;
-use flux_api::crd::MiniClusterStatus;
+use crate::prelude::*;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 
 const PROXY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_cluster/manifests/proxy.yaml");
@@ -55,7 +49,7 @@ fn a_run_ends_with_its_runner_beside_injected_containers() {
     trial("proxy", async |trial| {
         if trial.kubectl(&["get", "mutatingadmissionpolicies"]).is_err() {
             let why = "the cluster has no MutatingAdmissionPolicy";
-            notes::not_run("containers of others", why, &Progress::new());
+            notes::not_run("containers of others", why);
             return Ok(());
         }
         trial.kubectl(&["apply", "--filename", PROXY])?;

@@ -1,11 +1,9 @@
 //! Commands and manifests of the pages, as they are written there.
 
-use crate::{Trial, then_on, trial};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use e2e::product::checkout;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::PostParams;
-use serde_json::json;
 
 const README: &str = include_str!("../../../README.md");
 const RESTRICTED: &str = include_str!("../../../docs/how-to/restricted-clusters.md");

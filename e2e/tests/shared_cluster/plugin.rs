@@ -1,8 +1,6 @@
 //! `kubectl flux` from outside the pods: it makes MiniClusters, follows them, shows their status, and ends them.
 
-use crate::{Trial, sorted, specification, trial, until_true, wait_for};
-use anyhow::{Context as _, Result, ensure};
-use flux_api::crd::{MiniCluster, State};
+use crate::prelude::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,6 @@
 //! Objects that `kubectl flux` makes of files and of command lines: the cluster accepts them.
 
-use crate::{Trial, specification, trial};
-use anyhow::{Context as _, Result, ensure};
-use e2e::programs;
-use std::path::Path;
+use crate::prelude::*;
 use std::{fs, os::unix};
 
 /// An example of the Go operator, as its users have it.

@@ -1,8 +1,6 @@
 //! `kubectl flux` inside a running instance: jobs and resources, commands, files, checks.
 
-use crate::{Instance, Trial, lacks_real_flux, sorted, trial, until_true, wait_for};
-use anyhow::{Result, ensure};
-use serde_json::json;
+use crate::prelude::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -111,12 +109,11 @@ fn copies(trial: &Trial, name: &str, place: &str) -> Result<()> {
     trial.plugin_prints(&["cp", &text(path("from")), &format!("{name}:{place}copied")])?;
     trial.plugin_prints(&["cp", &format!("{name}:{place}copied"), &text(path("back"))])?;
     ensure!(fs::read(path("back/below/large"))? == large, "another content");
-    ensure!(fs::read_link(path("back/link"))? == std::path::Path::new("below/large"), "no link");
+    ensure!(fs::read_link(path("back/link"))? == Path::new("below/large"), "no link");
     let found = fs::metadata(path("back/run"))?;
     ensure!(found.permissions().mode() & 0o777 == 0o750, "{found:?}");
     ensure!(
-        found.modified()?
-            >= fs::metadata(path("from/run"))?.modified()? - std::time::Duration::from_secs(1),
+        found.modified()? >= fs::metadata(path("from/run"))?.modified()? - Duration::from_secs(1),
         "{found:?}"
     );
     trial.plugin_prints(&["cp", &text(path("from/run")), &format!("{name}[1]:{place}")])?;

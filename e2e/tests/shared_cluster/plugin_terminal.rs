@@ -1,10 +1,7 @@
 //! `kubectl flux` on a terminal, which util-linux' script(1) makes.
 
-use crate::{Trial, specification, trial};
-use anyhow::{Context as _, Result, ensure};
-use flux_api::crd::MiniCluster;
+use crate::prelude::*;
 use std::io::{Read as _, Write as _};
-use std::path::Path;
 use std::process::Stdio;
 
 /// Seconds after which coreutils' timeout(1) ends the plugin.

@@ -1,7 +1,6 @@
 //! Queues with names, in a file that a hook adds to the broker's configuration.
 
-use crate::{wait_for, with_real_flux};
-use anyhow::ensure;
+use crate::prelude::*;
 
 const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[policy.jobspec.defaults.system]\nqueue = \"b\"\n" > /mnt/flux/config/etc/flux/config/site.toml'}"#;
 

@@ -1,10 +1,8 @@
 //! Good runs leave hardly any Warning Events.
 
-use crate::{Trial, trial, until_true};
-use anyhow::{Result, ensure};
-use e2e::progress::Progress;
+use crate::prelude::*;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 
 /// How many runs there are, and how many at a time.
@@ -56,7 +54,7 @@ fn a_hundred_good_runs_leave_next_to_no_warning() {
         ensure!(!events.is_empty(), "there are no Events at all");
         let warnings: Vec<&Event> = events.iter().filter(|event| is_warning(event)).collect();
         let found = format!("{} Warning Events of {RUNS} good runs", warnings.len());
-        Progress::new().log(&found);
+        progress::log(&found);
         ensure!(warnings.len() <= WARNINGS, "{found}: {warnings:#?}");
         Ok(())
     });

@@ -1,10 +1,8 @@
 //! Specifications that cannot work or could harm other users, and objects that the cluster refuses.
 
-use crate::{Instance, Trial, specification, trial, wait_for};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use e2e::trial::minicluster;
 use k8s_openapi::api::batch::v1::Job;
-use serde_json::json;
 
 /// Why the API server or the operator refuses a specification.
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {

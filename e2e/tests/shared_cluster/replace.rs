@@ -1,13 +1,7 @@
 //! Lost pods: which are replaced, and which fail the run.
 
-use crate::{Instance, Trial, end_of, then_on, trial, with_real_flux};
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::is_true;
-use flux_api::crd::{MiniClusterStatus, State};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use crate::prelude::*;
 use kube::api::EvictParams;
-use std::time::Duration;
 
 /// How a pod of an instance is lost.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,6 @@
 //! `flux.rest`: the API of an instance behind a Service, for clients with the token.
 
-use crate::{Instance, Trial, lacks_real_flux, trial, until_true};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 
 /// In an image with curl.
 const SPEC: &str =

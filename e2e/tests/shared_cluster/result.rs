@@ -1,9 +1,7 @@
 //! The result in the status of an ended run, for people and for workflow engines.
 
-use crate::trial;
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::instance::Instance;
-use flux_api::crd::{MiniClusterStatus, RunResult};
+use crate::prelude::*;
+use flux_api::crd::RunResult;
 
 /// The status of the run, and the result in it.
 async fn ended(run: &Instance<'_>) -> Result<(MiniClusterStatus, RunResult)> {

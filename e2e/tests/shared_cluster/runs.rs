@@ -1,8 +1,7 @@
 //! How runs end: which part failed, and what the status shows. Each case is a MiniCluster that ends by itself.
 
 use crate::install::has_image_volumes;
-use crate::{Instance, Trial, specification, trial};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use flux_contract::Exit;
 use futures::future::try_join_all;
 

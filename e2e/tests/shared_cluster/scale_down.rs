@@ -1,9 +1,6 @@
 //! Workers that leave an instance that goes on, and the jobs on their ranks.
 
-use crate::{Instance, trial, until_true};
-use anyhow::{Result, ensure};
-use kube::ResourceExt as _;
-use serde_json::json;
+use crate::prelude::*;
 
 /// Sets the autoscaler's bounds to so many pods. With equal bounds it needs no metric.
 fn scale(run: &Instance<'_>, size: u32) -> Result<()> {

@@ -1,8 +1,7 @@
 //! The key of a run is in its Secret and in its runners only: users without the right to read Secrets, and other
 //! containers, even those of root, do not find it.
 
-use crate::{Instance, Trial, trial};
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use e2e::product::install::{NAME, NAMESPACE};
 use e2e::trial::logs::pod_logs;
 

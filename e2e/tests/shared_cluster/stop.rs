@@ -1,7 +1,6 @@
 //! How a run ends when its MiniCluster or its namespace is deleted.
 
-use crate::{DEADLINE, Trial, trial};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use e2e::product::images::for_tests::STOPPED_BY_SIGWINCH;
 use e2e::trial::logs::follow_lead;
 

@@ -1,9 +1,7 @@
 //! Volumes and disks that are full.
 
-use crate::trial;
-use anyhow::ensure;
+use crate::prelude::*;
 use flux_contract::Exit;
-use kube::ResourceExt as _;
 
 const LIMIT: &str = "resources: {limits: {ephemeral-storage: 16Mi}}";
 

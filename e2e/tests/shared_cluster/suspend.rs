@@ -1,11 +1,7 @@
 //! MiniClusters that are suspended and resumed.
 
+use crate::prelude::*;
 use crate::replace::{Loss, lose};
-use crate::{Instance, Trial, sorted, trial, until_true};
-use anyhow::{Context as _, Result, ensure};
-use e2e::trial::condition;
-use flux_api::crd::State;
-use serde_json::json;
 
 /// Waits until the MiniCluster is suspended for this reason, with no pod that has not ended.
 pub(crate) async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -> Result<()> {

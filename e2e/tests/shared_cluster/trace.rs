@@ -1,9 +1,7 @@
 //! `kubectl flux trace`: what each rank did, while it runs and when it has ended.
 
-use crate::{specification, trial};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use flux_contract::phase;
-use serde_json::Value;
 
 /// The last segment of each rank. Fails if a segment is outside of the axis.
 fn last_segments(chart: &Value) -> Result<Vec<&Value>> {

@@ -1,12 +1,9 @@
 //! The page and the API of an instance, by `kubectl flux ui`.
 
-use crate::{Instance, Trial, lacks_real_flux, trial, until_true};
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use crate::prelude::*;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 /// How long an answer may take on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);

@@ -1,8 +1,6 @@
 //! The agent replaces Flux's Python programs: its job must equal that of `flux run`, its modules those of `flux modprobe`.
 
-use crate::{Instance, trial, with_real_flux};
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use crate::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 const AGENT: &str = "/mnt/flux/bin/flux-agent";

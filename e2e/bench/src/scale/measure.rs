@@ -6,7 +6,7 @@ use crate::operator::{Memory, Operator, OperatorProgram};
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Audit, Request};
 use e2e::environment::Environment;
-use e2e::progress::Progress;
+use e2e::progress;
 use e2e::trial::Trial;
 use flux_api::crd::MiniCluster;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
@@ -55,17 +55,16 @@ pub(super) async fn measure(
     environment: &Environment,
     program: &OperatorProgram,
     load: Load,
-    progress: &Progress,
 ) -> Result<Row> {
     let what = format!("{} x {} pods", load.miniclusters, load.pods);
-    let trial = Trial::begin(&environment.cluster, client, "scale", &[]).await?;
+    let trial = Trial::begin(&environment.cluster, client, "scale").await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
     let mut operator = program.start(environment)?;
     operator.rest().await?;
     let (memory_before, worked_before) = (operator.memory()?, operator.processor_time()?);
     let cluster = environment.cluster.own().context("there is no audit log")?;
     let mut audit = Audit::from_now_on(&cluster.audit_log())?;
-    progress.log(&format!("{what}: creating them"));
+    progress::log(&format!("{what}: creating them"));
     let mut jobs = Jobs::none_yet(load);
     tokio::try_join!(
         create(&trial, load.objects()),
@@ -74,7 +73,7 @@ pub(super) async fn measure(
     operator.rest().await?;
     let answered = audit.operator()?;
     let requests = count(&answered);
-    progress.log(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
+    progress::log(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
     let worked = operator.processor_time()?.saturating_sub(worked_before);
     let writes = answered.iter().filter(|it| it.is_write()).count();
     let each = |count: usize| -> Result<f64> {

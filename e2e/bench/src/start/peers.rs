@@ -11,7 +11,6 @@ use e2e::environment::{Environment, MINICLUSTERS};
 use e2e::kubernetes::Options;
 use e2e::product::binaries::Binaries;
 use e2e::product::view::View;
-use e2e::progress::Progress;
 use std::path::{Path, PathBuf};
 
 /// Arguments of the Go operator beside another one.
@@ -45,7 +44,6 @@ impl Peers {
         cluster: &Options,
         built: &Binaries,
         view: &View,
-        progress: &Progress,
     ) -> Result<Option<(MeasuredCluster, Vec<Operator>)>> {
         let files = contenders.iter().filter_map(|it| Some((*it, self.of(*it)?)));
         let program = |(contender, (program, file)): (_, (&Path, &Path))| {
@@ -60,8 +58,8 @@ impl Peers {
         if programs.is_empty() {
             return Ok(None);
         }
-        let environment = Environment::as_it_is(&ClusterChoice::Own(cluster.clone()), progress)?;
-        images::load(&environment.cluster, built, view, progress)?;
+        let environment = Environment::as_it_is(&ClusterChoice::Own(cluster.clone()))?;
+        images::load(&environment.cluster, built, view)?;
         programs.iter().try_for_each(|it| it.install(&environment))?;
         let operators = environment
             .run(async |_| programs.iter().map(|it| it.start(&environment)).collect())?;

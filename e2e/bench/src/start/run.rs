@@ -69,7 +69,7 @@ impl MeasuredCluster {
 
     /// Runs it once, in a namespace of its own, and waits until the namespace is gone.
     pub(super) fn run(&self, wanted: RunSpec<'_>, round: usize) -> Result<Run> {
-        let trial = self.environment.trial("bench", &[], async |trial| {
+        let trial = self.environment.trial("bench", async |trial| {
             let run = self.measure(trial, wanted, round).await?;
             Ok((run, format!("namespace/{}", trial.namespace())))
         });

@@ -3,7 +3,7 @@
 use super::image::{Image, ImageConfig};
 use super::layer::Layer;
 use crate::cache::{self, Cache};
-use crate::progress::Progress;
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
@@ -64,17 +64,17 @@ pub struct Recipe<'a> {
 }
 
 /// A minimal Debian 12 with these packages on top, made once and then taken from the cache.
-pub fn debian(cache: &Cache, packages: &[&str], progress: &Progress) -> Result<Image> {
-    Recipe { release: Release::Bookworm, packages, program: None }.image(cache, progress)
+pub fn debian(cache: &Cache, packages: &[&str]) -> Result<Image> {
+    Recipe { release: Release::Bookworm, packages, program: None }.image(cache)
 }
 
 impl Recipe<'_> {
     /// The image, made once and then taken from the cache.
-    pub fn image(&self, cache: &Cache, progress: &Progress) -> Result<Image> {
+    pub fn image(&self, cache: &Cache) -> Result<Image> {
         let key = self.key()?;
         let directory = match cache.find(&key) {
             Some(found) => found,
-            None => self.make(cache, &key, progress)?,
+            None => self.make(cache, &key)?,
         };
         let config = ImageConfig {
             environment: vec![
@@ -120,10 +120,10 @@ impl Recipe<'_> {
         arguments
     }
 
-    fn make(&self, cache: &Cache, key: &str, progress: &Progress) -> Result<PathBuf> {
-        packages::ensure(packages::DEBIAN_IMAGE, progress)?;
+    fn make(&self, cache: &Cache, key: &str) -> Result<PathBuf> {
+        packages::ensure(packages::DEBIAN_IMAGE)?;
         let what = format!("making a root file system of Debian {}", self.release.name());
-        progress.long_step(&what, "50 s", || {
+        progress::long_step(&what, "50 s", || {
             cache.artefact(key, |directory| {
                 programs::run(&mut self.mmdebstrap(&directory.join(ARCHIVE)))
                     .map(drop)

@@ -41,7 +41,8 @@ pub struct ImageConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     layers: Vec<Layer>,
-    config: ImageConfig,
+    /// How to run it.
+    pub config: ImageConfig,
 }
 
 impl Image {
@@ -50,30 +51,11 @@ impl Image {
         Self { layers, config }
     }
 
-    /// This image with one more layer on top, run another way.
+    /// This image with one more layer on top.
     #[must_use]
-    pub fn on_top(&self, layer: Layer, config: ImageConfig) -> Self {
-        let layers = self.layers.iter().cloned().chain([layer]).collect();
-        Self { layers, config }
-    }
-
-    /// This image with these variables, `NAME=value`, and no others.
-    #[must_use]
-    pub fn with_variables(mut self, variables: &[&str]) -> Self {
-        self.config.environment = variables.iter().map(|it| (*it).to_owned()).collect();
+    pub fn on_top(mut self, layer: Layer) -> Self {
+        self.layers.push(layer);
         self
-    }
-
-    /// This image, stopped by this signal.
-    #[must_use]
-    pub fn stopped_by(mut self, signal: &str) -> Self {
-        signal.clone_into(&mut self.config.stop_signal);
-        self
-    }
-
-    /// How to run it.
-    pub fn config(&self) -> &ImageConfig {
-        &self.config
     }
 
     /// The image id: the SHA-256 of the configuration, which holds those of the layers.
@@ -91,7 +73,7 @@ impl Image {
         let identities: Vec<_> =
             self.layers.iter().map(|layer| format!("sha256:{}", layer.digest)).collect();
         json!({
-            "architecture": Architecture::image_name_of_this_machine(),
+            "architecture": Architecture::of_this_machine().map_or(std::env::consts::ARCH, |it| it.image_name),
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": self.config,
@@ -245,7 +227,7 @@ mod tests {
         let unpacked = tempfile::tempdir().unwrap();
         let image = Image::from_archive(&archive, unpacked.path()).unwrap();
         assert_eq!(image.digest(), written.digest());
-        assert_eq!(image.config(), written.config());
+        assert_eq!(image.config, written.config);
         assert_eq!(image.size().unwrap(), 4);
         image.extract("/bin/tool", &directory.path().join("copy")).unwrap();
         assert_eq!(fs::read_to_string(directory.path().join("copy")).unwrap(), "text");

@@ -4,7 +4,6 @@ use super::options::Nodes;
 use super::recipes::go_programs;
 use super::version::KubernetesVersion;
 use crate::cache::Cache;
-use crate::progress::Progress;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -24,13 +23,8 @@ pub struct Built {
 
 impl Built {
     /// Builds what the cache does not have yet.
-    pub fn ensure(
-        cache: &Cache,
-        version: KubernetesVersion,
-        nodes: &Nodes,
-        progress: &Progress,
-    ) -> Result<Self> {
-        let build = |source: &str| go_programs(source, cache, progress);
+    pub fn ensure(cache: &Cache, version: KubernetesVersion, nodes: &Nodes) -> Result<Self> {
+        let build = |source: &str| go_programs(source, cache);
         let runtimes = nodes.runtimes().into_iter();
         Ok(Self {
             kwok: (*nodes == Nodes::Simulated).then(|| build("kwok")).transpose()?,

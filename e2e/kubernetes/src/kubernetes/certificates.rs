@@ -75,7 +75,7 @@ fn client(user: &str, group: Option<&str>) -> Result<CertificateParams> {
 
 fn api_server(network: &Network) -> Result<CertificateParams> {
     let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
-    let addresses = network.all().iter().flat_map(|it| [it.api_service, it.nodes[0]]);
+    let addresses = [network.addresses().api_service, network.addresses().nodes[0]];
     let serves = names.into_iter().chain(["127.0.0.1"]).chain(addresses).map(str::to_owned);
     let serves = serves.chain([network.api_name()]).collect();
     let mut parameters = parameters("kube-apiserver", None, serves)?;

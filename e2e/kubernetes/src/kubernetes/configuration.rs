@@ -6,7 +6,6 @@ use super::network::{Network, in_url};
 use super::options::{Nodes, Options};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The image that holds a pod's namespaces.
@@ -135,9 +134,7 @@ impl Values {
 /// Every pod has its own link to the node, so that all traffic passes the node's firewall rules even if the kernel does
 /// not filter bridges. Packets to pods of other nodes keep their source address, because each node has routes to them.
 fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)> {
-    let (usual, all) = (network.usual(), network.all());
-    let ranges: Value = all.iter().map(|it| json!([{"subnet": it.node_pods[position]}])).collect();
-    let routes: Value = all.iter().map(|it| json!({"dst": it.everywhere})).collect();
+    let addresses = network.addresses();
     let cache = match network.dns_cache {
         0 => format!(
             "cache 30 {{\n        disable success {0}\n        disable denial {0}\n    }}",
@@ -147,20 +144,19 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         seconds => format!("cache {seconds} {{\n        denial 9984 {}\n    }}", seconds.min(30)),
     };
     vec![
-        ("control-plane", usual.nodes[0].to_owned()),
-        ("api-address", in_url(usual.nodes[0])),
+        ("control-plane", addresses.nodes[0].to_owned()),
+        ("api-address", in_url(addresses.nodes[0])),
         ("api-name", network.api_name()),
-        ("address-kind", usual.kind.to_owned()),
+        ("address-kind", addresses.kind.to_owned()),
         ("domain", network.domain.clone()),
-        ("dns", usual.dns.to_owned()),
+        ("dns", addresses.dns.to_owned()),
         ("dns-cache", cache),
         // An answer leaves the cache when it is no longer good by its own words.
         ("dns-ttl", network.dns_cache.max(30).to_string()),
-        ("services", network.each(|it| it.services)),
-        ("pods", network.each(|it| it.pods)),
-        ("usual-pods", usual.pods.to_owned()),
-        ("node-addresses", network.each(|it| it.nodes[position])),
-        ("pod-ranges", ranges.to_string()),
-        ("pod-routes", routes.to_string()),
+        ("services", addresses.services.to_owned()),
+        ("pods", addresses.pods.to_owned()),
+        ("node-address", addresses.nodes[position].to_owned()),
+        ("node-pods", addresses.node_pods[position].to_owned()),
+        ("everywhere", addresses.everywhere.to_owned()),
     ]
 }

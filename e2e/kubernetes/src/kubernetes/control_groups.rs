@@ -2,7 +2,7 @@
 //!
 //! Each mounted hierarchy of control groups has them; `node.sh` makes them.
 
-use crate::wait::{Attempt, until};
+use crate::wait::until;
 use anyhow::{Context as _, Result};
 use fs_err as fs;
 use std::collections::BTreeSet;
@@ -26,10 +26,8 @@ pub(crate) fn remove(group: &str) -> Result<()> {
         let group = hierarchy.join(group);
         let what = format!("the kernel to let go of the control group {}", group.display());
         until(&what, HELD, || match remove_group(&group) {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                Ok(Attempt::NotYet(error.to_string()))
-            }
-            done => Ok(Attempt::Ready(done?)),
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(Err(error.into())),
+            done => Ok(Ok(done?)),
         })?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::options::Options;
 use super::processes::{self, Process};
 use super::{control_groups, start};
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
 use nix::sys::signal::Signal;
@@ -59,10 +59,10 @@ impl Kubernetes {
 
     /// Starts a node that was lost, and waits until it is ready. `options` are those that the cluster was
     /// started with.
-    pub fn start_node(&self, options: &Options, name: &str, progress: &Progress) -> Result<()> {
+    pub fn start_node(&self, options: &Options, name: &str) -> Result<()> {
         let node = self.further_node(name)?;
         ensure!(Namespaces::find(&node).is_none(), "{name} runs");
-        progress.step(&format!("starting {name} again"), || start::restart(self, &node, options))
+        progress::step(&format!("starting {name} again"), || start::restart(self, &node, options))
     }
 
     /// Configures the node's kubelet so that its disk is full with one GiB less than now, and starts the kubelet again;

@@ -10,7 +10,7 @@ use super::namespaces::Namespaces;
 use super::options::Options;
 use super::{control_groups, start};
 use crate::cache::{self, Cache};
-use crate::progress::{self, Progress};
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
@@ -32,27 +32,27 @@ impl Drop for DownAtEnd {
 
 impl Kubernetes {
     /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
-    pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
+    pub fn up(options: &Options) -> Result<Self> {
         let layout = layout_as_root(options)?;
-        packages::ensure(packages::NODE, progress)?;
-        let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
+        packages::ensure(packages::NODE)?;
+        let built = Built::ensure(&options.cache, options.version, &options.nodes)?;
         let _lock = cache::lock(&layout.lock)?;
         let Options { network, nodes, native_gangs, static_cpus, .. } = options;
         let setup = format!("{network:?} {nodes:?} {native_gangs:?} {static_cpus:?}");
         let wanted = (built.clone(), setup);
         match Self::healthy(&layout, &wanted) {
             Ok(cluster) => {
-                progress.log("the cluster is up already");
+                progress::log("the cluster is up already");
                 return Ok(cluster);
             }
             Err(fault) if layout.state.exists() => {
-                progress.log(&format!("starting the cluster anew: {fault:#}"));
-                progress.step("taking the old one down", || take_down(&layout))?;
+                progress::log(&format!("starting the cluster anew: {fault:#}"));
+                progress::step("taking the old one down", || take_down(&layout))?;
             }
             // A control group may be left in any case.
             Err(_) => take_down(&layout)?,
         }
-        let cluster = start::start(&layout, &built, options, progress)?;
+        let cluster = start::start(&layout, &built, options)?;
         fs::write(layout.ready_mark, serde_json::to_string(&wanted)?)?;
         Ok(cluster)
     }

@@ -13,7 +13,7 @@ use super::options::{Nodes, Options};
 use super::processes::{self, Process};
 use crate::cache::Cache;
 use crate::programs;
-use crate::wait::{Attempt, until};
+use crate::wait::until;
 use anyhow::{Context as _, Result};
 use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
@@ -73,7 +73,7 @@ impl Namespaces {
                 "making the node's namespaces failed: {}",
                 programs::tail(&log, 5)
             );
-            Ok(held.map_or_else(|| Attempt::NotYet("no holder yet".into()), Attempt::Ready))
+            Ok(held.context("no holder yet"))
         })
     }
 
@@ -150,17 +150,14 @@ fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
     if position == 0 {
         plan.push("link add node0 type bridge".to_owned());
     }
-    for Addresses { nodes, node_prefix, .. } in network.all() {
-        let own = nodes[position];
-        let option = if own.contains(':') { " nodad" } else { "" };
-        plan.push(format!("address add {own}/{node_prefix} dev node0{option}"));
-    }
+    let Addresses { nodes: addresses, node_prefix, gateway, node_pods, .. } = network.addresses();
+    let own = addresses[position];
+    let option = if own.contains(':') { " nodad" } else { "" };
+    plan.push(format!("address add {own}/{node_prefix} dev node0{option}"));
     plan.push("link set node0 up".to_owned());
-    for Addresses { gateway, nodes: own, node_pods, .. } in network.all() {
-        plan.push(format!("route add default via {gateway} dev node0 onlink"));
-        for other in (0..nodes).filter(|other| *other != position) {
-            plan.push(format!("route add {} via {} dev node0", node_pods[other], own[other]));
-        }
+    plan.push(format!("route add default via {gateway} dev node0 onlink"));
+    for other in (0..nodes).filter(|other| *other != position) {
+        plan.push(format!("route add {} via {} dev node0", node_pods[other], addresses[other]));
     }
     plan.join("\n") + "\n"
 }

@@ -1,25 +1,19 @@
-//! A cluster's network as a value: kinds of addresses, ranges, and the domain of its names.
+//! A cluster's network as a value: the kind of its addresses, ranges, and the domain of its names.
 
 use clap::ValueEnum;
 use std::fmt;
 
-/// The kinds of addresses that nodes, pods and Services have, the usual one first.
+/// The kind of addresses that nodes, pods and Services have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum IpFamilies {
-    /// IPv4 alone.
+pub enum IpFamily {
+    /// IPv4.
     #[default]
     Ipv4,
-    /// IPv6 alone.
+    /// IPv6.
     Ipv6,
-    /// Both.
-    #[value(name = "ipv4,ipv6")]
-    Ipv4AndIpv6,
-    /// Both.
-    #[value(name = "ipv6,ipv4")]
-    Ipv6AndIpv4,
 }
 
-impl fmt::Display for IpFamilies {
+impl fmt::Display for IpFamily {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.to_possible_value().unwrap_or_default().get_name())
     }
@@ -84,8 +78,8 @@ const IPV6: Addresses = Addresses {
 /// A cluster's network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// The kinds of addresses it has.
-    pub ip_families: IpFamilies,
+    /// The kind of addresses it has.
+    pub ip_family: IpFamily,
     /// The domain of its names.
     pub domain: String,
     /// How many seconds its DNS answers from a cache; 0: it has none, as what kubeadm sets up.
@@ -95,28 +89,16 @@ pub struct Network {
 impl Default for Network {
     fn default() -> Self {
         let domain = "cluster.local".to_owned();
-        Self { ip_families: IpFamilies::default(), domain, dns_cache: 0 }
+        Self { ip_family: IpFamily::default(), domain, dns_cache: 0 }
     }
 }
 
 impl Network {
-    /// The addresses of each kind that it has, the usual one first.
-    pub(crate) fn all(&self) -> &'static [&'static Addresses] {
-        match self.ip_families {
-            IpFamilies::Ipv4 => &[&IPV4],
-            IpFamilies::Ipv6 => &[&IPV6],
-            IpFamilies::Ipv4AndIpv6 => &[&IPV4, &IPV6],
-            IpFamilies::Ipv6AndIpv4 => &[&IPV6, &IPV4],
+    pub(crate) fn addresses(&self) -> &'static Addresses {
+        match self.ip_family {
+            IpFamily::Ipv4 => &IPV4,
+            IpFamily::Ipv6 => &IPV6,
         }
-    }
-
-    pub(crate) fn usual(&self) -> &'static Addresses {
-        self.all()[0]
-    }
-
-    /// One value for each kind of address, as Kubernetes' options take them.
-    pub(crate) fn each(&self, value: impl Fn(&'static Addresses) -> &'static str) -> String {
-        self.all().iter().copied().map(value).collect::<Vec<_>>().join(",")
     }
 
     /// The full name of the API server's Service.

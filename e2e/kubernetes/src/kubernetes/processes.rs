@@ -4,8 +4,8 @@
 //! boot of the machine.
 
 use crate::programs;
-use crate::wait::{Attempt, until};
-use anyhow::{Context as _, Result, ensure};
+use crate::wait::until;
+use anyhow::{Context as _, Result, anyhow, ensure};
 use fs_err::{self as fs, File};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -48,7 +48,7 @@ impl Process {
         until(&format!("process {} to end", self.pid), END, || {
             // Reaps it if it is a child of this process.
             let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
-            Ok(if self.is_alive() { Attempt::NotYet("it runs".into()) } else { Attempt::Ready(()) })
+            Ok(if self.is_alive() { Err(anyhow!("it runs")) } else { Ok(()) })
         })
     }
 
@@ -144,11 +144,7 @@ mod tests {
         until("the program to run", Duration::from_secs(5), || {
             let found =
                 with_command_line(|it| it.last().is_some_and(|it| marker == *Path::new(it)));
-            Ok(if found == [process.clone()] {
-                Attempt::Ready(())
-            } else {
-                Attempt::NotYet("no".into())
-            })
+            Ok(if found == [process.clone()] { Ok(()) } else { Err(anyhow!("no")) })
         })
         .unwrap();
         let records = directory.path().join("records");

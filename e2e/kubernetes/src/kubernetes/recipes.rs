@@ -5,7 +5,7 @@
 
 use crate::cache::{self, Cache};
 use crate::programs;
-use crate::progress::Progress;
+use crate::progress;
 use anyhow::{Context as _, Result, bail};
 use fs_err::{self as fs, File};
 use serde::Deserialize;
@@ -19,14 +19,14 @@ const SOURCE: &str = "source";
 
 /// The directory of the programs that are built from a directory below `e2e/go`, and of what their recipe keeps
 /// beside them; built if the cache does not have it yet.
-pub fn go_programs(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+pub fn go_programs(source: &str, cache: &Cache) -> Result<PathBuf> {
     let recipe = Recipe::of(source)?;
     let key = recipe.key()?;
     if let Some(found) = cache.find(&key) {
         return Ok(found);
     }
     let what = format!("building {} {}", recipe.name, recipe.version);
-    progress.long_step(&what, &recipe.usually, || {
+    progress::long_step(&what, &recipe.usually, || {
         cache.artefact(&key, |directory| recipe.build(directory, &cache.log_of(&key)))
     })
 }

@@ -6,18 +6,22 @@ use super::configuration::{OBJECTS, PAUSE_IMAGE, Values};
 use super::layout::{Layout, NodeLayout};
 use super::namespaces::Namespaces;
 use super::options::{Nodes, Options};
-use super::{certificates, dns, processes};
+use super::{certificates, processes};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
-use crate::progress::Progress;
-use crate::wait::{Attempt, until};
+use crate::progress;
+use crate::wait::until;
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long the start of each part may take on a busy machine.
 const STARTUP_DEADLINE: Duration = Duration::from_mins(2);
+
+/// How long an attempt to reach the DNS may take: packets to a Service that no rule serves yet are lost.
+const DNS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A node that is being started, or runs.
 struct Node {
@@ -35,16 +39,11 @@ struct Start<'a> {
 
 /// Starts everything; afterwards pods can be run, DNS answers and Services work. Where the nodes are
 /// simulated, pods only appear to run.
-pub(super) fn start(
-    layout: &Layout,
-    built: &Built,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Kubernetes> {
-    let start = progress.step("namespaces, certificates and configuration", || {
+pub(super) fn start(layout: &Layout, built: &Built, options: &Options) -> Result<Kubernetes> {
+    let start = progress::step("namespaces, certificates and configuration", || {
         Start::prepare(layout, built, options)
     })?;
-    start.start(progress)?;
+    start.start()?;
     Ok(start.cluster)
 }
 
@@ -131,10 +130,10 @@ impl<'a> Start<'a> {
     }
 
     /// Starts the control plane, and all nodes or kwok, which simulates the nodes that somebody creates.
-    fn start(&self, progress: &Progress) -> Result<()> {
+    fn start(&self) -> Result<()> {
         let is_real = self.options.nodes != Nodes::Simulated;
         let control_plane = self.control_plane();
-        progress.step("etcd, API server and container runtimes", || {
+        progress::step("etcd, API server and container runtimes", || {
             control_plane.start("etcd")?;
             control_plane.start("kube-apiserver")?;
             if is_real {
@@ -145,7 +144,7 @@ impl<'a> Start<'a> {
             let log = control_plane.layout.log("kube-apiserver");
             self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
         })?;
-        progress.step("controllers, scheduler, nodes and DNS", || {
+        progress::step("controllers, scheduler, nodes and DNS", || {
             control_plane.start("kube-controller-manager")?;
             control_plane.start("kube-scheduler")?;
             if is_real {
@@ -190,7 +189,7 @@ impl<'a> Start<'a> {
     fn wait(&self, what: &str, log: &Path, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
         until(what, STARTUP_DEADLINE, || {
             self.check_alive()?;
-            Ok(attempt().map_or_else(|error| Attempt::NotYet(format!("{error:#}")), Attempt::Ready))
+            Ok(attempt())
         })
         .with_context(|| format!("{}:\n{}", log.display(), programs::tail(log, 15)))
     }
@@ -257,8 +256,10 @@ impl<'a> Start<'a> {
             let asking = scope.spawn(|| {
                 self.control_plane().namespaces.enter_network()?;
                 let log = self.control_plane().layout.log("coredns");
-                let ask = || dns::ask(&self.options.network);
-                self.wait("the cluster's DNS to answer", &log, ask)
+                let address = SocketAddr::new(self.options.network.addresses().dns.parse()?, 53);
+                // It listens when it knows the Services.
+                let connect = || Ok(TcpStream::connect_timeout(&address, DNS_TIMEOUT).map(drop)?);
+                self.wait("the cluster's DNS to listen", &log, connect)
             });
             asking.join().unwrap_or_else(|_| bail!("asking the cluster's DNS panicked"))
         })

@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::images::debian::{Recipe, Release, debian};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
-use crate::progress::Progress;
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result};
 use std::path::Path;
@@ -35,34 +35,31 @@ pub const STOPPED_BY_SIGWINCH: &str = "localhost/flux-e2e/stopped-by-sigwinch:1"
 
 /// Makes and loads these images into a cluster of ours. Other clusters pull them from their registries, and so does a
 /// cluster of ours with the image with Flux if the view is in a registry.
-pub(crate) fn load(
-    cluster: &Cluster,
-    binaries: &Binaries,
-    view: &View,
-    progress: &Progress,
-) -> Result<()> {
+pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Result<()> {
     if cluster.own().is_none() {
         return Ok(());
     }
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
-    packages::ensure(packages::STATIC_PROGRAM, progress)?;
+    packages::ensure(packages::STATIC_PROGRAM)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
     let busybox = Layer::from_sources(scratch.path(), &[Source::file("/bin/busybox", &busybox)])?;
     cluster.load_image(&Image::new(vec![busybox], ImageConfig::default()), &[DISTROLESS])?;
     let load = |what: &str, image: &Image, name: &str| {
-        progress.step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
+        progress::step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
     };
-    let system = debian(&Cache::locate()?, &PACKAGES, progress)?;
-    cluster.load_image(&system.clone().stopped_by("SIGWINCH"), &[STOPPED_BY_SIGWINCH])?;
+    let system = debian(&Cache::locate()?, &PACKAGES)?;
+    let mut stopped = system.clone();
+    "SIGWINCH".clone_into(&mut stopped.config.stop_signal);
+    cluster.load_image(&stopped, &[STOPPED_BY_SIGWINCH])?;
     let web_server = web_server(&system, scratch.path())?;
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {
         // As in the `Dockerfile` of the example, which has the reason against Debian 12.
-        let mpi = mpi_program(Release::Trixie, &["libmpich12"], "libmpich-dev", progress)?;
+        let mpi = mpi_program(Release::Trixie, &["libmpich12"], "libmpich-dev")?;
         load("Debian's MPICH with a program, as", &mpi, MPI)?;
         for (name, release, packages) in OF_EXAMPLES {
             let recipe = Recipe { release, packages, program: None };
-            load("packages of Debian, as", &recipe.image(&Cache::locate()?, progress)?, name)?;
+            load("packages of Debian, as", &recipe.image(&Cache::locate()?)?, name)?;
         }
     }
     let Some(flux) = view.layer(scratch.path(), binaries)? else {
@@ -74,20 +71,20 @@ pub(crate) fn load(
 }
 
 /// Makes the file systems of the images that every run of the tests on clusters needs.
-pub(crate) fn make_file_systems(cache: &Cache, progress: &Progress) -> Result<()> {
-    debian(cache, &[], progress)?;
-    debian(cache, &PACKAGES, progress)?;
+pub(crate) fn make_file_systems(cache: &Cache) -> Result<()> {
+    debian(cache, &[])?;
+    debian(cache, &PACKAGES)?;
     Ok(())
 }
 
 fn web_server(debian: &Image, scratch: &Path) -> Result<Image> {
-    let mut config = debian.config().clone();
-    config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
-    config.command = vec![];
     // As in the published image: the server writes to the container's log.
     let logs = ["access", "error"]
         .map(|log| Source::link(format!("/var/log/nginx/{log}.log"), "/dev/stdout"));
-    Ok(debian.on_top(Layer::from_sources(scratch, &logs)?, config))
+    let mut image = debian.clone().on_top(Layer::from_sources(scratch, &logs)?);
+    image.config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
+    image.config.command = vec![];
+    Ok(image)
 }
 
 /// The flat view with the names of a Spack view. All of its links are absolute, as Spack makes them: where the image is
@@ -104,8 +101,7 @@ fn spack_view(flat: Layer, scratch: &Path) -> Result<Image> {
 }
 
 fn with_flux(debian: &Image, flux: Layer, scratch: &Path) -> Result<Image> {
-    let config = debian.config().clone();
     let link = Source::link("/usr/bin/flux", "/mnt/flux/view/bin/flux");
     let link = Layer::from_sources(scratch, &[link])?;
-    Ok(debian.on_top(flux, config.clone()).on_top(link, config))
+    Ok(debian.clone().on_top(flux).on_top(link))
 }

@@ -7,7 +7,7 @@ use crate::images::debian::debian;
 use crate::images::image::Image;
 use crate::images::layer::{Layer, Source};
 use crate::product::{checkout, python};
-use crate::progress::Progress;
+use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
@@ -31,37 +31,37 @@ pub(crate) fn obstacle(example: &str) -> Option<&'static str> {
 }
 
 /// Makes the image of this example and loads it, if it is one of these.
-pub(crate) fn load(example: &str, cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub(crate) fn load(example: &str, cluster: &Cluster) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let image = match example {
-        NEXTFLOW => nextflow(scratch.path(), progress)?,
-        _ if PYTHON.contains(&example) => with_packages(example, scratch.path(), progress)?,
+        NEXTFLOW => nextflow(scratch.path())?,
+        _ if PYTHON.contains(&example) => with_packages(example, scratch.path())?,
         _ => return Ok(()),
     };
     let name = format!("{example}-example:1");
-    progress.step(&format!("loading {name}"), || cluster.load_image(&image, &[&name]))
+    progress::step(&format!("loading {name}"), || cluster.load_image(&image, &[&name]))
 }
 
-fn with_packages(example: &str, scratch: &Path, progress: &Progress) -> Result<Image> {
+fn with_packages(example: &str, scratch: &Path) -> Result<Image> {
     let requirements = checkout()?.join("examples").join(example).join("requirements.txt");
     let what = format!("installing the packages of the example {example}");
-    let packages = progress.long_step(&what, "1 min", || python::packages(&requirements))?;
-    let system = debian(&Cache::locate()?, &["python3"], progress)?;
+    let packages = progress::long_step(&what, "1 min", || python::packages(&requirements))?;
+    let system = debian(&Cache::locate()?, &["python3"])?;
     let mut sources = files(&packages, PYTHON_PACKAGES)?;
     let data = packages.join("share");
     if data.is_dir() {
         sources.extend(files(&data, "/usr/local/share")?);
     }
     let layer = Layer::from_sources(scratch, &sources)?;
-    Ok(system.on_top(layer, system.config().clone()))
+    Ok(system.on_top(layer))
 }
 
-fn nextflow(scratch: &Path, progress: &Progress) -> Result<Image> {
+fn nextflow(scratch: &Path) -> Result<Image> {
     let (cache, example) = (Cache::locate()?, checkout()?.join("examples").join(NEXTFLOW));
-    packages::ensure(packages::MAVEN, progress)?;
+    packages::ensure(packages::MAVEN)?;
     let pom = example.join("pom.xml");
     let key = cache::key(NEXTFLOW, "1", &[("pom", &fs::read(&pom)?)]);
-    let libraries = progress.long_step("fetching Nextflow", "30 s", || {
+    let libraries = progress::long_step("fetching Nextflow", "30 s", || {
         cache.artefact(&key, |directory| {
             let mut maven = Command::new("mvn");
             maven.args(["--batch-mode", "--quiet", "dependency:copy-dependencies", "--file"]);
@@ -69,11 +69,11 @@ fn nextflow(scratch: &Path, progress: &Progress) -> Result<Image> {
             programs::run(&mut maven).map(drop)
         })
     })?;
-    let system = debian(&cache, &["openjdk-17-jre-headless"], progress)?;
+    let system = debian(&cache, &["openjdk-17-jre-headless"])?;
     let mut sources = files(&libraries, "/opt/nextflow")?;
     sources.push(Source::file("/usr/local/bin/nextflow", &example.join("nextflow.sh")));
     let layer = Layer::from_sources(scratch, &sources)?;
-    Ok(system.on_top(layer, system.config().clone()))
+    Ok(system.on_top(layer))
 }
 
 /// All files of a directory, at `place` of an image.

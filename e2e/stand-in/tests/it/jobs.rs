@@ -1,21 +1,9 @@
 //! Jobs over two brokers.
 
-use crate::site::{Broker, Site, wait_for};
+use crate::site::{Site, wait_for};
 use crate::socket::{ANY_NODE, ask, connect};
 use flux_protocol::job_id;
 use serde_json::{Value, json};
-
-#[test]
-fn four_tasks_run_on_two_brokers() {
-    let (site, _brokers) = Site::two();
-    let task = "echo $FLUX_TASK_RANK/$FLUX_JOB_SIZE on $FLUX_JOB_NNODES at ${FLUX_URI##*-}";
-    let words = ["submit", "-N2", "-n4", "--quiet", "--watch", "bash", "-c", task];
-    let output = site.ok(0, &words);
-    let mut lines: Vec<&str> = output.lines().collect();
-    lines.sort_unstable();
-    assert_eq!(lines, ["0/4 on 2 at 0", "1/4 on 2 at 0", "2/4 on 2 at 1", "3/4 on 2 at 1"]);
-    assert_eq!(site.ok(1, &words).lines().count(), 4);
-}
 
 #[test]
 fn the_highest_exit_code_is_the_jobs() {
@@ -28,17 +16,6 @@ fn the_highest_exit_code_is_the_jobs() {
     assert_eq!(code(&["run", "no-such-command"]), Some(127));
     assert_eq!(code(&["run", "-n5", "true"]), Some(1), "more cores than there are");
     assert_eq!(code(&["run", "cat"]), Some(0), "input ends with the null device");
-}
-
-#[test]
-fn flux_run_passes_signals_on_and_follows_the_job() {
-    let (site, _brokers) = Site::two();
-    let task = "trap 'echo got TERM; exit 3' TERM; echo begun; while :; do sleep 0.05; done";
-    let mut question = site.question(0, &["run", "bash", "-c", task]);
-    question.stdout(std::fs::File::create(site.path("run.out")).expect("creates"));
-    let mut run = Broker(question.spawn().expect("starts"));
-    wait_for("its output", || (site.read("run.out") == "begun\n").then_some(()));
-    assert_eq!((run.end(), site.read("run.out").as_str()), (Some(3), "begun\ngot TERM\n"));
 }
 
 #[test]
@@ -132,41 +109,6 @@ fn requests_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn waitable_jobs_are_waited_for_and_write_to_files() {
-    let (site, _brokers) = Site::two();
-    let wait = || site.ask(0, &["job", "wait", "--all"]);
-    assert_eq!(wait().code, Some(0), "there are none");
-    let words = ["submit", "--flags=waitable", "--output=out-{{id}}", "--error=err"];
-    let task = ["bash", "-c", "echo to output; echo to error >&2; exit 1"];
-    let id = site.ok(0, &[&words[..], &task].concat()).trim().to_owned();
-    assert!(id.starts_with('ƒ'), "{id}");
-    let waited = wait();
-    assert_eq!(waited.code, Some(1));
-    assert!(waited.err.contains("exited with exit code 1"), "{waited:?}");
-    assert_eq!(site.ok(0, &["queue", "idle"]), "0 jobs\n");
-    assert_eq!(site.read(&format!("out-{id}")) + &site.read("err"), "to output\nto error\n");
-    assert_eq!(wait().code, Some(0), "a result is taken once");
-}
-
-#[test]
-fn a_batch_job_has_an_instance_of_its_own() {
-    let (site, _brokers) = Site::two();
-    let script = site.write(
-        "script",
-        "#!/bin/bash\nflux run -N2 -n2 echo inner\nflux run -n3 true || echo too many\n\
-         flux submit --quiet true\nflux queue idle --quiet\nflux jobs -ano '{name} {status}'\nexit 5\n",
-    );
-    let id = site.ok(0, &["batch", "-N2", "-n2", &script, "argument"]).trim().to_owned();
-    assert_eq!(site.ask(0, &["job", "status", &id]).code, Some(5));
-    let text = site.read(&format!("flux-{id}.out"));
-    assert_eq!(text.matches("inner\n").count(), 2, "{text}");
-    assert!(text.contains("too many\n"), "{text}");
-    assert!(text.contains("true COMPLETED\n"), "{text}");
-    let outer = site.ok(0, &["jobs", "-ano", "{name} {status}"]);
-    assert_eq!(outer, format!("{script} FAILED\n"));
-}
-
-#[test]
 fn the_end_of_the_instance_cancels_jobs_unless_disabled() {
     let task = "trap '' TERM; echo $$ > task; sleep 120; sleep 120";
     for (disabled, registered, event) in
@@ -199,41 +141,4 @@ fn the_end_of_the_instance_cancels_jobs_unless_disabled() {
             wait_for("the end of the task", ended);
         }
     }
-}
-
-#[test]
-fn a_dump_has_all_jobs_and_pending_ones_run_later() {
-    let site = Site::new(1);
-    let start = |way: &str| {
-        let lead = site.start(0, &[&format!("-Scontent.{way}={}", site.text("archive.tgz"))]);
-        site.wait_for_log(0, "quorum->run");
-        lead
-    };
-    let mut lead = start("dump");
-    for command in [["sleep", "600"], ["touch", "ran"]] {
-        site.ok(0, &[&["submit", "-N1"], &command[..]].concat());
-    }
-    assert_eq!(lead.end(), Some(0));
-    assert!(!site.path("ran").exists(), "it ran beside the job that had the node");
-    let _again = start("restore");
-    site.ok(0, &["queue", "idle", "--quiet"]);
-    let list = ["jobs", "-a", "-n", "-o", "{name} is {status}"];
-    let list = site.ok(0, &list);
-    let mut lines: Vec<&str> = list.lines().collect();
-    lines.sort_unstable();
-    assert_eq!(lines, ["sleep is CANCELED", "touch is COMPLETED"]);
-    assert!(site.path("ran").exists());
-}
-
-#[test]
-fn proxy_uses_a_shell_and_finds_its_own_flux() {
-    let (site, _lead) = Site::one();
-    let found = site.ok(0, &["env", "bash", "-c", "command -v flux"]);
-    assert!(found.ends_with("/bin/flux\n"), "{found}");
-    let uri = format!("local://{}", site.text("run0/local-0"));
-    let proxied = site.ask(0, &["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
-    assert_eq!((proxied.code, proxied.out.as_str()), (Some(3), "1\n"));
-    assert_eq!(site.ask(0, &["proxy", "local:///nowhere/local", "true"]).code, Some(1));
-    let list = ["resource", "list", "--states=free", "-no", "{nnodes} {ncores}"];
-    assert_eq!(site.ok(0, &list), "1 2\n");
 }

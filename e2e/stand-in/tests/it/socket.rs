@@ -122,34 +122,6 @@ fn any_broker_drains_ranks_and_lists_their_jobs() {
     assert_eq!(ask("resource.drain", r#"{"reason":"bad fan"}"#).0, 71);
 }
 
-#[test]
-fn the_lead_lists_jobs_and_counts_the_active_ones() {
-    let (site, _brokers) = Site::two();
-    let mut stream = connect(&site, 0);
-    let mut ask = |topic: &str, payload: Option<&str>| {
-        let (errno, answer) = ask(&mut stream, topic, payload, 0);
-        assert_eq!(errno, 0, "{answer}");
-        serde_json::from_str::<serde_json::Value>(&answer).expect("JSON")
-    };
-    let (history, stats) = ("job-manager.history.get", "job-manager.stats-get");
-    let mut newest = |most: usize| {
-        let slice = format!("{{\"slice\":\"[:{most}]\"}}");
-        let answer = ask(history, Some(&slice));
-        answer["jobs"].as_array().expect("a list").len()
-    };
-    assert_eq!(newest(1), 0);
-    site.ok(0, &["submit", "--watch", "true"]);
-    site.ok(0, &["submit", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"]);
-    assert_eq!((newest(1), newest(65)), (1, 2));
-    let first = ask(history, Some(r#"{"slice":"[:65]"}"#))["jobs"][1].to_string();
-    let payload = format!("{{\"id\":{first},\"keys\":[\"eventlog\"],\"flags\":0}}");
-    let log = ask("job-info.lookup", Some(&payload))["eventlog"].to_string();
-    assert!(log.contains("start"), "{log}");
-    assert_eq!(ask(stats, None)["active_jobs"], 1);
-    site.write("go", "");
-    wait_for("its end", || (ask(stats, None)["active_jobs"] == 0).then_some(()));
-}
-
 /// A user that has no passwd entry.
 const OTHER_USER: u32 = 54_321;
 

@@ -1,10 +1,8 @@
 //! The API server answers nothing.
 
 use super::{address_of_lead, ended_once};
-use crate::{Trial, wait_for};
-use anyhow::{Result, ensure};
-use kube::ResourceExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crate::prelude::*;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
 
 /// How long the API server is away: longer than an operator may hold a Lease that it cannot renew.

@@ -1,15 +1,11 @@
 //! The operator is killed, and another one starts. Operators are processes of the test.
 
 use super::{ended_once, ends_when_it_may};
-use crate::{Instance, Trial, until_true};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use e2e::operator_process::{ARGUMENTS, OperatorProcess};
 use e2e::product::install::{NAME, NAMESPACE};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::ResourceExt as _;
-use serde_json::json;
+use k8s_openapi::api::core::v1::ConfigMap;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The image of the agents of another release, which no running pod may need.
 const OTHER_AGENT: (&str, &str) =

@@ -1,13 +1,10 @@
 //! The storage of the API server is slow.
 
 use super::{ended_once, ends_when_it_may};
-use crate::Trial;
-use anyhow::{Result, anyhow, ensure};
+use crate::prelude::*;
 use e2e::audit::Audit;
 use e2e::kubernetes::Kubernetes;
-use serde_json::json;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 
 /// How long etcd answers nothing, again and again.
 const HALTED: Duration = Duration::from_millis(1_500);

@@ -3,12 +3,7 @@
 use super::{
     FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
 };
-use crate::{Instance, Trial, then_on, wait_for};
-use anyhow::{Result, ensure};
-use e2e::progress::Progress;
-use e2e::trial::logs::container_log;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use crate::prelude::*;
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
@@ -25,7 +20,7 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> R
         run.up(1).await?;
         await_given_up(run, worker)?;
     }
-    trial.own()?.start_node(&two_nodes(), SECOND, &Progress::new())?;
+    trial.own()?.start_node(&two_nodes(), SECOND)?;
     for (run, worker) in [&people, &command].into_iter().zip(&before) {
         run.another(1, worker).await?;
         run.up(2).await?;
@@ -80,7 +75,7 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     await_second(trial, "Unknown")?;
     trial.kubectl(&["taint", "node", SECOND, TAINT])?;
     let moved = Box::pin(halves.await_elsewhere("LeadLost")).await;
-    trial.own()?.start_node(&two_nodes(), SECOND, &Progress::new())?;
+    trial.own()?.start_node(&two_nodes(), SECOND)?;
     trial.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
     moved.map(drop)
 }

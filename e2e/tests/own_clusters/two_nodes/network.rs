@@ -1,11 +1,7 @@
 //! The network between the nodes is cut and restored.
 
 use super::{FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second};
-use crate::{Instance, Trial, then_on};
-use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-use std::time::Duration;
+use crate::prelude::*;
 
 /// A cut that ends about when Kubernetes notices it.
 const SHORT: Duration = Duration::from_secs(20);

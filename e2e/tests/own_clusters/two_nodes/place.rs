@@ -1,8 +1,7 @@
 //! The nodes of brokers, and how brokers leave a node.
 
 use super::{FIRST, SECOND, apart, node_of};
-use crate::{Trial, then_on, until_true};
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use flux_api::crd::{InstallMethod, Installed};
 use flux_contract::labels;
 use std::process::Stdio;
