@@ -77,7 +77,18 @@ impl Kubernetes {
             .with_context(|| format!("understanding {}", file.display()))?;
         configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
         fs::write(&file, configuration.to_string())?;
-        start::restart_kubelet(&self.built, &node, options)
+        start::end_program(&node, "kubelet")?;
+        start::start_program(&self.built, &node, options, "kubelet")
+    }
+
+    /// Ends a program of the first node. The pods go on.
+    pub fn end_program(&self, program: &str) -> Result<()> {
+        start::end_program(self.layout.first(), program)
+    }
+
+    /// Starts a program of the first node that was ended. `options` are those that the cluster was started with.
+    pub fn start_program(&self, options: &Options, program: &str) -> Result<()> {
+        start::start_program(&self.built, self.layout.first(), options, program)
     }
 
     /// Fills the node's disk up to the limit of [`Self::limit_disk`], even if the kubelet removes images.

@@ -62,17 +62,26 @@ pub(super) fn restart(cluster: &Kubernetes, node: &NodeLayout, options: &Options
     start.wait_for_nodes()
 }
 
-/// Ends the kubelet of a node, and starts it with the present configuration. The pods go on.
-pub(super) fn restart_kubelet(built: &Built, node: &NodeLayout, options: &Options) -> Result<()> {
-    let around = processes::recorded(&node.processes().join("kubelet"));
-    let around = around.context("no kubelet was started")?;
-    if let Some(kubelet) = around.child() {
-        kubelet.end()?;
+/// Ends a program of a node, such as its kubelet. The pods go on.
+pub(super) fn end_program(node: &NodeLayout, name: &str) -> Result<()> {
+    let around = processes::recorded(&node.processes().join(name));
+    let around = around.with_context(|| format!("{name} was not started"))?;
+    if let Some(program) = around.child() {
+        program.end()?;
     }
-    around.end()?;
+    around.end()
+}
+
+/// Starts a program that was ended, with the present configuration.
+pub(super) fn start_program(
+    built: &Built,
+    node: &NodeLayout,
+    options: &Options,
+    name: &str,
+) -> Result<()> {
     let namespaces = Namespaces::find(node).context("the node does not run")?;
     let values = Values::new(node, built, options)?;
-    Node { layout: node.clone(), namespaces, values }.start("kubelet")
+    Node { layout: node.clone(), namespaces, values }.start(name)
 }
 
 impl Node {

@@ -1,0 +1,155 @@
+//! `kubectl flux` while the API server, the kubelet or the node of its run is away.
+
+use super::loss::TAINT;
+use super::{FIRST, SECOND, await_second, two_nodes};
+use crate::prelude::*;
+use std::fs::File;
+use std::process::{Child, ExitStatus};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// How long a program is away.
+const AWAY: Duration = Duration::from_secs(12);
+/// Lines that each run prints; the last ones come when everything is there again.
+const LINES: u32 = 40;
+/// Runs at the same time. With four outages they are 20.
+const RUNS: i32 = 5;
+
+/// A call of the plugin with its output in files.
+struct Call {
+    what: String,
+    child: Child,
+    files: TempDir,
+}
+
+impl Call {
+    fn start(trial: &Trial, what: &str, argv: &[&str]) -> Result<Self> {
+        let files = TempDir::new()?;
+        let mut command = trial.plugin(argv)?;
+        command.stdin(std::process::Stdio::null());
+        command.stdout(File::create(files.path().join("out"))?);
+        command.stderr(File::create(files.path().join("err"))?);
+        let child = command.spawn().with_context(|| format!("start {what}"))?;
+        Ok(Self { what: what.to_owned(), child, files })
+    }
+
+    fn output(&self, name: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(self.files.path().join(name))?).into_owned())
+    }
+
+    async fn prints(&self, part: &str) -> Result<()> {
+        let what = format!("{} to print {part:?}", self.what);
+        until_true(&what, async || Ok(self.output("out")?.contains(part))).await
+    }
+
+    /// Waits for the end; returns the exit code and the two outputs.
+    async fn end(mut self) -> Result<(Option<i32>, String, String)> {
+        let what = format!("{} to end", self.what);
+        let status: ExitStatus = wait_for(&what, async || Ok(self.child.try_wait()?)).await?;
+        Ok((status.code(), self.output("out")?, self.output("err")?))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What all runs print.
+fn all_lines() -> String {
+    (1..=LINES).map(|line| format!("line {line}\n")).collect()
+}
+
+/// Starts runs on the other node than `cordoned`, which end with their numbers.
+async fn runs(trial: &Trial, outage: &str, cordoned: &str) -> Result<Vec<Call>> {
+    trial.kubectl(&["cordon", cordoned])?;
+    let mut runs = Vec::new();
+    for code in 0..RUNS {
+        let name = format!("{outage}-{code}");
+        let script = format!(
+            "i=1; while test $i -le {LINES}; do echo line $i; i=$((i + 1)); sleep 0.5; done; exit {code}"
+        );
+        let option = format!("--name={name}");
+        let argv = ["run", "ubuntu:24.04", &option, "--", "sh", "-c", &script];
+        runs.push(Call::start(trial, &name, &argv)?);
+    }
+    for run in &runs {
+        run.prints("line 3\n").await?;
+    }
+    trial.kubectl(&["uncordon", cordoned])?;
+    Ok(runs)
+}
+
+/// Each command during three outages has the right code and the whole output; the loss of a node is named.
+pub(super) async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
+    let cluster = trial.own()?;
+    for (outage, program) in [("api", "kube-apiserver"), ("kubelet", "kubelet")] {
+        let runs = runs(trial, outage, SECOND).await?;
+        let beside = beside(trial, &format!("{outage}-3")).await?;
+        cluster.end_program(program)?;
+        away().await;
+        cluster.start_program(&two_nodes(), program)?;
+        whole(runs, beside).await?;
+    }
+    let halted = runs(trial, "halted", SECOND).await?;
+    let beside = beside(trial, "halted-3").await?;
+    cluster.halt("kube-apiserver")?;
+    away().await;
+    cluster.resume("kube-apiserver")?;
+    whole(halted, beside).await?;
+    lost_node(trial).await
+}
+
+/// Lets the time of an outage pass. There is no condition to wait for: what is tested is that nothing happens.
+async fn away() {
+    let end = Instant::now() + AWAY;
+    while Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Other commands that follow the run of this name, which ends with 3.
+async fn beside(trial: &Trial, name: &str) -> Result<[Call; 2]> {
+    let logs = Call::start(trial, "logs", &["logs", "--follow", name])?;
+    logs.prints("line 3").await?;
+    let wait = Call::start(trial, "wait", &["wait", name, "--for=end"])?;
+    Ok([logs, wait])
+}
+
+async fn whole(runs: Vec<Call>, [logs, wait]: [Call; 2]) -> Result<()> {
+    for (code, run) in runs.into_iter().enumerate() {
+        let what = run.what.clone();
+        let (found, out, err) = run.end().await?;
+        let is_right = found == i32::try_from(code).ok() && out == all_lines();
+        ensure!(is_right, "{what} ended with {found:?}: {out}\n{err}");
+    }
+    let (code, out, err) = logs.end().await?;
+    let lines: Vec<_> = out.lines().filter_map(|line| line.split_once(" | ")).collect();
+    let lines: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+    ensure!(code == Some(0) && lines == all_lines(), "logs ended with {code:?}: {out}\n{err}");
+    let (code, out, err) = wait.end().await?;
+    ensure!(code == Some(0), "wait ended with {code:?}: {out}\n{err}");
+    Ok(())
+}
+
+/// The node of the runs is lost and given up: the runs name it.
+async fn lost_node(trial: &Trial) -> Result<()> {
+    let runs = runs(trial, "node", FIRST).await?;
+    trial.own()?.lose_node(SECOND)?;
+    await_second(trial, "Unknown")?;
+    trial.kubectl(&["taint", "node", SECOND, TAINT])?;
+    let mut faults = Vec::new();
+    for run in runs {
+        let what = run.what.clone();
+        let (code, out, err) = run.end().await?;
+        if code != Some(125) || !all_lines().starts_with(&out) || !err.contains("LeadLost") {
+            faults.push(format!("{what} ended with {code:?}: {out}\n{err}"));
+        }
+    }
+    trial.own()?.start_node(&two_nodes(), SECOND)?;
+    trial.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
