@@ -1,6 +1,12 @@
 //! `kubectl flux` as a process, against the simulated API server and what goes wrong on the way to it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it expects")]
 
+mod connection;
+mod delete;
+mod list;
+mod names;
 mod process;
 mod run;
 mod scene;
+mod version;
+mod wait;

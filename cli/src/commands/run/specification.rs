@@ -24,7 +24,7 @@ pub(super) struct RunSpec {
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Number of pods
-    #[arg(long, short, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER")]
     size: Option<i32>,
     /// Number of tasks of the command [default: one for each pod]
     #[arg(long, short, value_name = "NUMBER")]
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_image_and_a_command_are_a_minicluster() {
-        let options = "example/lammps:2 -s4 -t8 -eA=1=2 --queue night";
+        let options = "example/lammps:2 --size=4 -t8 -eA=1=2 --queue night";
         let words: Vec<&str> = options.split(' ').chain(["--", "sh", "-c", "exit 7"]).collect();
         let cluster = made(&words).unwrap();
         assert_eq!(cluster.name_any(), "lammps-bbbbb");
