@@ -27,7 +27,6 @@ use tokio::time::timeout;
 const AT_ONCE: usize = 64;
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct Delete {
     /// Names of the MiniClusters; `@last` is the newest
     #[arg(value_name = "NAME", value_parser = name, add = ArgValueCompleter::new(names))]

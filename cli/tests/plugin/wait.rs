@@ -38,8 +38,9 @@ async fn goals_and_durations_are_those_of_kubectl() {
         assert_eq!(ended.code, code, "{words:?}: {}", ended.err);
         assert!(ended.err.contains(part), "{words:?}: {}", ended.err);
     }
+    let watches = scene.endpoint.count("watch=true");
     let wait = scene.start(&["wait", "over", "runs", "--for=delete"]);
-    scene.endpoint.await_requests("watch=true", 6).await;
+    scene.endpoint.await_requests("watch=true", watches + 2).await;
     scene.ends(&["delete", "--all"]).await;
     assert_eq!(wait.end().await.out.matches(" deleted\n").count(), 2);
     scene.endpoint.freeze(true);
