@@ -5,6 +5,7 @@ use crate::error;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_api::crd::MiniCluster;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,8 +17,6 @@ use std::time::Duration;
 /// How long a request may wait for data of the API server. Load balancers drop a connection that is silent for a minute
 /// or two, some without closing it.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Seconds after which the API server ends a watch and the watcher starts another: fewer than [`READ_TIMEOUT`] has.
-const WATCH_SECONDS: u32 = 15;
 
 /// Options that choose cluster and namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -32,11 +31,23 @@ pub(crate) struct ConnectionArguments {
     /// Namespace [default: the namespace of the context]
     #[arg(long, short, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// Longest time to wait for an answer of the API server or its next part, e.g. 10s; 0 for the default [default: 30s]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
+    pub request_timeout: Option<Duration>,
     #[command(flatten)]
     pub access: Access,
     /// True where the command line names the newest MiniCluster.
     #[arg(skip)]
     pub names_last: bool,
+}
+
+/// Reads a duration with a unit, or a number of seconds, as kubectl does.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let duration = || text.parse::<SignedDuration>().ok()?.try_into().ok();
+    seconds
+        .or_else(duration)
+        .ok_or_else(|| format!("{text:?} is not a duration: write e.g. 10s or 1m"))
 }
 
 impl ConnectionArguments {
@@ -53,6 +64,8 @@ pub(crate) struct Connection {
     /// A client without a read timeout, for programs and ports of pods.
     pub sessions: Client,
     pub namespace: String,
+    /// How long a request waits for data.
+    read_timeout: Duration,
     /// The newest MiniCluster, if the command line names it.
     pub last: Option<String>,
 }
@@ -62,7 +75,13 @@ impl Connection {
         let (mut config, context) = config(arguments).await.context("find a cluster")?;
         let mut sessions = config.clone();
         sessions.read_timeout = None;
-        config.read_timeout = Some(READ_TIMEOUT);
+        let asked = arguments.request_timeout.filter(|timeout| !timeout.is_zero());
+        let read_timeout = asked.unwrap_or(READ_TIMEOUT);
+        config.read_timeout = Some(read_timeout);
+        if asked.is_some() {
+            config.connect_timeout = asked;
+            sessions.connect_timeout = asked;
+        }
         // The timeout starts at the request, not at the previous answer.
         config.reset_reader_on_write = true;
         let namespace =
@@ -71,8 +90,13 @@ impl Connection {
         error::set_server(format!("{}{}", config.cluster_url, context.unwrap_or_default()));
         let [client, sessions] = [config, sessions].map(Client::try_from);
         let making = "make a client of the kubeconfig";
-        let (client, sessions) = (client.context(making)?, sessions.context(making)?);
-        let mut connection = Self { client, sessions, namespace, last: None };
+        let mut connection = Self {
+            client: client.context(making)?,
+            sessions: sessions.context(making)?,
+            namespace,
+            read_timeout,
+            last: None,
+        };
         if arguments.names_last {
             connection.last = Some(connection.newest().await?);
         }
@@ -96,15 +120,17 @@ impl Connection {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// The configuration of all watches: the API server ends each before the time is over in which its silence would be a
+    /// failure, and the watcher starts another.
+    pub(crate) fn watch_config(&self) -> watcher::Config {
+        let seconds = (self.read_timeout / 2).as_secs().max(1);
+        watcher::Config::default().timeout(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
     /// An API for programs and ports of the namespace's pods.
     pub(crate) fn sessions(&self) -> Api<Pod> {
         Api::namespaced(self.sessions.clone(), &self.namespace)
     }
-}
-
-/// The configuration of all watches.
-pub(crate) fn watch_config() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
 /// The configuration of the client, and the context that it comes from.

@@ -1,7 +1,7 @@
 //! The MiniCluster that a command line names, and its pods.
 
 use crate::completion::names;
-use crate::connection::{Connection, watch_config};
+use crate::connection::Connection;
 use crate::error::print_error;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
@@ -137,7 +137,7 @@ impl MiniClusterRef {
     }
 
     fn watch_config(&self) -> watcher::Config {
-        watch_config().fields(&format!("metadata.name={}", self.name))
+        self.connection.watch_config().fields(&format!("metadata.name={}", self.name))
     }
 
     /// Waits until `find` returns a value for the MiniCluster, or for `None` if there is none.
@@ -173,7 +173,8 @@ impl MiniClusterRef {
     ) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
         let index = rank.map(|rank| format!(",{COMPLETION_INDEX}={rank}")).unwrap_or_default();
         let selector = format!("{}{index}", self.selector());
-        let events = watcher(self.connection.api(), watch_config().labels(&selector));
+        let events =
+            watcher(self.connection.api(), self.connection.watch_config().labels(&selector));
         events.default_backoff().applied_objects()
     }
 

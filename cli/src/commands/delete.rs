@@ -137,7 +137,7 @@ impl Delete {
         let mut done =
             if self.dry_run.is_some() { "deleted (dry run)" } else { "is being deleted" };
         if self.dry_run.is_none() && self.wait && !self.no_wait {
-            wait_until_gone(target, uid).await?;
+            wait_until_gone(target, Some(uid)).await?;
             done = "deleted";
         }
         print(&if self.output.is_some() { name } else { format!("{name} {done}") });
@@ -186,7 +186,7 @@ pub(crate) async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
     request(target).await.map(drop)
 }
 
-/// Waits until the MiniCluster with this uid is gone.
-pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: &str) -> Result<()> {
-    target.until_gone(Some(uid.to_owned())).await
+/// Waits until the MiniCluster, or the one with this uid, is gone.
+pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: Option<&str>) -> Result<()> {
+    target.until_gone(uid.map(str::to_owned)).await
 }

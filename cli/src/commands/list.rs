@@ -1,7 +1,7 @@
 //! `list`: lists the MiniClusters of one namespace or of all.
 
 use crate::completion::names;
-use crate::connection::{Connection, watch_config};
+use crate::connection::Connection;
 use crate::error::print_error;
 use crate::minicluster::{name, objects, targets};
 use crate::object_format::{ObjectFormat, Path};
@@ -98,7 +98,7 @@ impl List {
 
     /// Prints the MiniClusters that change, without end.
     async fn follow(&self, connection: &Connection, found: Vec<DynamicObject>) -> Result<()> {
-        let mut config = watch_config();
+        let mut config = connection.watch_config();
         config.label_selector.clone_from(&self.selector);
         config.field_selector.clone_from(&self.field_selector);
         let events = watcher(objects(connection, self.all_namespaces), config);

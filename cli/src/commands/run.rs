@@ -67,7 +67,7 @@ impl Run {
         if !self.keep {
             begin_deletion(&target).await?;
             if self.spec.interactive {
-                wait_until_gone(&target, &made.uid().unwrap_or_default()).await?;
+                wait_until_gone(&target, made.uid().as_deref()).await?;
             }
         }
         code.map(ExitCode::from)
