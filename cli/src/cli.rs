@@ -2,11 +2,12 @@
 
 use crate::commands::{
     attach, cancel, completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate,
-    render, resources, run, scale, shell, status, submit, suspend, top, trace, ui, validate, wait,
+    render, resources, run, scale, shell, status, submit, suspend, top, trace, ui, validate,
+    version, wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
 use crate::exit::{FAILED, NOT_RUN};
-use crate::minicluster::NameArgument;
+use crate::minicluster::{NameArgument, NamesArgument};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -63,9 +64,9 @@ pub(crate) enum Command {
     /// Change the number of pods
     Scale(scale::Scale),
     /// Suspend a MiniCluster: its pods are deleted
-    Suspend(NameArgument),
+    Suspend(NamesArgument),
     /// Resume a suspended MiniCluster
-    Resume(NameArgument),
+    Resume(NamesArgument),
     /// Delete MiniClusters
     Delete(delete::Delete),
     /// Wait until a MiniCluster is ready or has ended
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Render(render::Render),
     /// Convert a file for the operator in Go into one for this operator
     Migrate(migrate::Migrate),
+    /// Print the versions of this plugin and of the operator
+    Version(version::Version),
     /// Print the completion script of a shell
     Completion(completion::Completion),
 }
@@ -95,8 +98,8 @@ impl Command {
         let connect = async || Connection::new(arguments).await;
         match self {
             Self::Run(run) => return Box::pin(run.execute(connect)).await,
-            Self::List(list) => list.execute(connect().await?).await?,
-            Self::Status(status) => status.execute(connect().await?).await?,
+            Self::List(list) => return list.execute(connect().await?).await,
+            Self::Status(status) => return status.execute(connect().await?).await,
             Self::Explain(explain) => explain.execute(connect().await?).await?,
             Self::Logs(logs) => logs.execute(connect().await?).await?,
             Self::Jobs(jobs) => jobs.execute(connect().await?).await?,
@@ -110,15 +113,16 @@ impl Command {
             Self::Exec(exec) => return Box::pin(exec.execute(connect().await?)).await,
             Self::Cp(cp) => Box::pin(cp.execute(connect().await?)).await?,
             Self::Doctor(doctor) => return doctor.execute(connect().await?).await,
-            Self::Scale(scale) => scale.execute(connect().await?).await?,
-            Self::Suspend(name) => suspend::suspend(connect().await?, &name).await?,
-            Self::Resume(name) => suspend::resume(connect().await?, &name).await?,
+            Self::Scale(scale) => return Ok(scale.execute(connect().await?).await),
+            Self::Suspend(names) => return Ok(suspend::suspend(&connect().await?, &names).await),
+            Self::Resume(names) => return Ok(suspend::resume(&connect().await?, &names).await),
             Self::Delete(delete) => return delete.execute(connect().await?).await,
-            Self::Wait(wait) => return wait.execute(connect().await?).await,
+            Self::Wait(wait) => return Ok(wait.execute(connect().await?).await),
             Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await?,
             Self::Validate(validate) => return Box::pin(validate.execute(connect)).await,
             Self::Render(render) => return render.execute(arguments.offline_namespace()),
             Self::Migrate(migrate) => return migrate.execute(),
+            Self::Version(version) => version.execute(connect).await?,
             Self::Completion(completion) => completion.execute()?,
         }
         Ok(ExitCode::SUCCESS)

@@ -1,12 +1,16 @@
 //! The connection to a cluster, and its namespace, found as kubectl finds them.
 
+use crate::access::Access;
+use crate::error;
 use anyhow::{Context as _, Result};
 use clap::Args;
+use flux_api::crd::MiniCluster;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +34,11 @@ pub(crate) struct ConnectionArguments {
     /// Longest time to wait for an answer of the API server or its next part, e.g. 10s; 0 for the default [default: 30s]
     #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
     pub request_timeout: Option<Duration>,
+    #[command(flatten)]
+    pub access: Access,
+    /// True where the command line names the newest MiniCluster.
+    #[arg(skip)]
+    pub names_last: bool,
 }
 
 /// Reads a duration with a unit, or a number of seconds, as kubectl does.
@@ -57,11 +66,13 @@ pub(crate) struct Connection {
     pub namespace: String,
     /// How long a request waits for data.
     read_timeout: Duration,
+    /// The newest MiniCluster, if the command line names it.
+    pub last: Option<String>,
 }
 
 impl Connection {
     pub(crate) async fn new(arguments: &ConnectionArguments) -> Result<Self> {
-        let mut config = config(arguments).await.context("find a cluster")?;
+        let (mut config, context) = config(arguments).await.context("find a cluster")?;
         let mut sessions = config.clone();
         sessions.read_timeout = None;
         let asked = arguments.request_timeout.filter(|timeout| !timeout.is_zero());
@@ -75,14 +86,30 @@ impl Connection {
         config.reset_reader_on_write = true;
         let namespace =
             arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let context = context.map(|name| format!(" (context {name})"));
+        error::set_server(format!("{}{}", config.cluster_url, context.unwrap_or_default()));
         let [client, sessions] = [config, sessions].map(Client::try_from);
         let making = "make a client of the kubeconfig";
-        Ok(Self {
+        let mut connection = Self {
             client: client.context(making)?,
             sessions: sessions.context(making)?,
             namespace,
             read_timeout,
-        })
+            last: None,
+        };
+        if arguments.names_last {
+            connection.last = Some(connection.newest().await?);
+        }
+        Ok(connection)
+    }
+
+    /// The name of the newest MiniCluster.
+    async fn newest(&self) -> Result<String> {
+        let list = self.api::<MiniCluster>().list_metadata(&ListParams::default()).await;
+        let all = list.context("list MiniClusters")?.items.into_iter();
+        let newest = all.max_by_key(|it| (it.creation_timestamp(), it.name_any()));
+        let none = || format!("there is no MiniCluster in the namespace {}", self.namespace);
+        Ok(newest.with_context(none)?.name_any())
     }
 
     /// An API for objects of the namespace.
@@ -106,31 +133,28 @@ impl Connection {
     }
 }
 
-async fn config(arguments: &ConnectionArguments) -> Result<Config> {
-    let options =
-        KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    if let Some(path) = &arguments.kubeconfig {
-        let kubeconfig = Kubeconfig::read_from(path)
-            .with_context(|| format!("read the kubeconfig {}", path.display()))?;
-        return Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?);
-    }
-    match Config::from_kubeconfig(&options).await {
-        Ok(config) => Ok(config),
-        // A pod has a service account instead of a kubeconfig.
-        Err(error) if arguments.context.is_none() => {
-            Config::incluster().map_err(|_| anyhow::Error::new(error))
+/// The configuration of the client, and the context that it comes from.
+async fn config(arguments: &ConnectionArguments) -> Result<(Config, Option<String>)> {
+    let ConnectionArguments { kubeconfig, context, access, .. } = arguments;
+    let (cluster, user) = (access.cluster.clone(), access.user.clone());
+    let is_named = context.is_some() || cluster.is_some() || user.is_some();
+    let options = KubeConfigOptions { context: context.clone(), cluster, user };
+    let read = kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let mut context = context.clone();
+    let loaded = match read {
+        Ok(read) => {
+            context = context.or_else(|| read.current_context.clone());
+            Config::from_custom_kubeconfig(read, &options).await
         }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// What to do about an error of the cluster itself, as the end of the error message.
-pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
-    let answer = error.chain().find_map(|cause| {
-        let Some(kube::Error::Api(status)) = cause.downcast_ref() else { return None };
-        Some(status)
-    });
-    // The API server answers without a Status where it has no such path.
-    let is_unknown = answer.is_some_and(|status| status.code == 404 && status.details.is_none());
-    if is_unknown { ": install the operator first, the cluster lacks its CRD" } else { "" }
+        Err(error) => Err(error),
+    };
+    let mut config = match (loaded, &access.server) {
+        (Ok(config), _) => config,
+        (Err(error), _) if is_named || kubeconfig.is_some() => return Err(error.into()),
+        (Err(_), Some(server)) => Config::new(server.clone()),
+        // A pod has a service account instead of a kubeconfig.
+        (Err(error), None) => Config::incluster().map_err(|_| error)?,
+    };
+    access.apply(&mut config)?;
+    Ok((config, context))
 }

@@ -3,23 +3,27 @@
 //! It computes nothing that the operator or an agent already knows: it reads the operator's status from the API server,
 //! and starts the agents' subcommands by exec.
 
+mod access;
 mod bar;
 mod cli;
 mod commands;
 mod completion;
 mod connection;
+mod duration;
+mod error;
 mod exec;
 mod exit;
 #[cfg(test)]
 mod fixtures;
 mod log_stream;
 mod minicluster;
+mod object_format;
 mod output;
 mod rank_pod;
 mod signals;
 
 use anyhow::{Context as _, Result};
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -27,17 +31,19 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => run(),
         Err(error) => {
-            output::print_stderr(&format!("kubectl flux: {error:#}"));
+            error::print_error(&error);
             ExitCode::FAILURE
         }
     }
 }
 
 fn run() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let matches = cli::Cli::command().get_matches();
+    let mut cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    cli.connection.names_last = minicluster::names_last(&matches);
     let failure = cli.command.failure_code();
     execute(cli).unwrap_or_else(|error| {
-        output::print_stderr(&format!("kubectl flux: {error:#}{}", connection::remedy(&error)));
+        error::print_error(&error);
         ExitCode::from(failure)
     })
 }

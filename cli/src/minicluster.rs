@@ -2,28 +2,76 @@
 
 use crate::completion::names;
 use crate::connection::Connection;
+use crate::error::print_error;
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Args;
+use clap::{ArgMatches, Args};
 use clap_complete::engine::ArgValueCompleter;
+use flux_api::cluster::validate::is_label;
 use flux_api::crd::MiniCluster;
 use flux_contract::Layout;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
+use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{Api, ApiResource, ListParams};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::pin::pin;
+use std::process::ExitCode;
+
+/// Stands for the newest MiniCluster of the namespace.
+pub(crate) const LAST: &str = "@last";
+/// Kind and group, as kubectl prints them before a name.
+pub(crate) const FULL_KIND: &str = "minicluster.flux-framework.org";
+/// What may stand before the slash of a name, with or without the group.
+const KINDS: [&str; 4] = ["mc", "fmc", "minicluster", "miniclusters"];
 
 /// The name of a MiniCluster on the command line.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NameArgument {
-    /// Name of the MiniCluster
-    #[arg(add = ArgValueCompleter::new(names))]
+    /// Name of the MiniCluster; `@last` is the newest
+    #[arg(value_parser = name, add = ArgValueCompleter::new(names))]
     pub name: String,
+}
+
+/// The names of MiniClusters on the command line.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NamesArgument {
+    /// Names of MiniClusters; `@last` is the newest
+    #[arg(required = true, value_name = "NAME")]
+    #[arg(value_parser = name, add = ArgValueCompleter::new(names))]
+    pub names: Vec<String>,
+}
+
+/// Reads a name of a MiniCluster, with or without its kind, or [`LAST`].
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    let (kind, name) = text.split_once('/').unwrap_or((FULL_KIND, text));
+    if !KINDS.contains(&kind.trim_end_matches(".flux-framework.org")) {
+        return Err(format!("{kind} is not the kind minicluster: give NAME or minicluster/NAME"));
+    }
+    if name != LAST && !is_label(name) {
+        return Err(format!(
+            "a name has lower-case letters, digits and '-', at most 63: \
+             `kubectl flux list` shows the names, {LAST} is the newest"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// Whether a name on this command line is [`LAST`].
+pub(crate) fn names_last(matches: &ArgMatches) -> bool {
+    let Some((_, matches)) = matches.subcommand() else { return false };
+    let values = |id| matches.try_get_many::<String>(id).ok().flatten();
+    ["name", "names"].into_iter().filter_map(values).flatten().any(|value| value == LAST)
+}
+
+/// References to the MiniClusters with these names.
+pub(crate) fn targets(connection: &Connection, names: &[String]) -> Vec<MiniClusterRef> {
+    names.iter().map(|name| MiniClusterRef::new(connection.clone(), name)).collect()
 }
 
 impl NameArgument {
@@ -40,22 +88,37 @@ pub(crate) struct MiniClusterRef {
 }
 
 impl MiniClusterRef {
-    /// `name` may be written as kubectl prints names: `minicluster/hello`.
+    /// `name` is checked, and may be [`LAST`].
     pub(crate) fn new(connection: Connection, name: &str) -> Self {
-        let name = name.rsplit('/').next().unwrap_or(name).to_owned();
+        let last = connection.last.clone().filter(|_| name == LAST);
+        let name = last.unwrap_or_else(|| name.to_owned());
         Self { connection, name }
     }
 
+    /// The name with kind and group.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{FULL_KIND}/{}", self.name)
+    }
+
+    /// The error for a MiniCluster that does not exist.
+    pub(crate) fn absent(&self) -> anyhow::Error {
+        anyhow!(
+            "there is no MiniCluster {} in the namespace {}: `kubectl flux list -A` lists all MiniClusters",
+            self.name,
+            self.connection.namespace
+        )
+    }
+
     pub(crate) async fn get(&self) -> Result<MiniCluster> {
-        let Self { connection, name } = self;
-        let found = connection.api::<MiniCluster>().get_opt(name).await;
-        let found = found.with_context(|| format!("read the MiniCluster {name}"))?;
-        found.ok_or_else(|| {
-            anyhow!(
-                "there is no MiniCluster {name} in the namespace {}: `kubectl flux list -A` lists all MiniClusters",
-                connection.namespace
-            )
-        })
+        let object = self.object().await?;
+        object.try_parse().with_context(|| format!("read the MiniCluster {}", self.name))
+    }
+
+    /// The MiniCluster with all its fields, those of newer operators, too.
+    pub(crate) async fn object(&self) -> Result<DynamicObject> {
+        let found = objects(&self.connection, false).get_opt(&self.name).await;
+        let found = found.with_context(|| format!("read the MiniCluster {}", self.name))?;
+        found.ok_or_else(|| self.absent())
     }
 
     /// The newest pod of each rank, by rank.
@@ -70,44 +133,32 @@ impl MiniClusterRef {
     pub(crate) fn changes(
         &self,
     ) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
-        let fields = format!("metadata.name={}", self.name);
-        let events = watcher(self.connection.api(), self.connection.watch_config().fields(&fields));
-        let events = events.default_backoff();
-        // `watcher::watch_object` does the same, but takes no configuration.
-        events
-            .scan(false, |is_listed, event| {
-                let change = match event {
-                    Ok(Event::Init) => {
-                        *is_listed = false;
-                        None
-                    }
-                    Ok(Event::InitApply(found)) => {
-                        *is_listed = true;
-                        Some(Ok(Some(found)))
-                    }
-                    Ok(Event::Apply(found)) => Some(Ok(Some(found))),
-                    Ok(Event::InitDone) => (!*is_listed).then_some(Ok(None)),
-                    Ok(Event::Delete(_)) => Some(Ok(None)),
-                    Err(error) => Some(Err(error)),
-                };
-                ready(Some(change))
-            })
-            .filter_map(ready)
+        object_after(watcher(self.connection.api(), self.watch_config()).default_backoff())
+    }
+
+    fn watch_config(&self) -> watcher::Config {
+        self.connection.watch_config().fields(&format!("metadata.name={}", self.name))
     }
 
     /// Waits until `find` returns a value for the MiniCluster, or for `None` if there is none.
     pub(crate) async fn until<T>(
         &self,
-        mut find: impl FnMut(Option<MiniCluster>) -> Result<Option<T>>,
+        find: impl FnMut(Option<MiniCluster>) -> Result<Option<T>>,
     ) -> Result<T> {
-        let mut changes = pin!(self.changes());
-        while let Some(change) = changes.next().await {
-            let Some(cluster) = checked(change)? else { continue };
-            if let Some(found) = find(cluster)? {
-                return Ok(found);
-            }
-        }
-        bail!("the watch of {} has ended", self.name)
+        Box::pin(first(self.changes(), find)).await
+    }
+
+    /// Waits until the MiniCluster with this uid is gone, by default that which exists now.
+    pub(crate) async fn until_gone(&self, mut uid: Option<String>) -> Result<()> {
+        let metadata = self.connection.api::<PartialObjectMeta<MiniCluster>>();
+        let events = watcher(metadata, self.watch_config());
+        let is_gone = |found: Option<PartialObjectMeta<MiniCluster>>| {
+            let found = found.and_then(|found| found.metadata.uid);
+            let is_same =
+                found.is_some_and(|found| *uid.get_or_insert_with(|| found.clone()) == found);
+            Ok((!is_same).then_some(()))
+        };
+        Box::pin(first(object_after(events.default_backoff()), is_gone)).await
     }
 
     /// The label selector of the Job's pods.
@@ -159,6 +210,68 @@ impl MiniClusterRef {
         }
         let ranks: Vec<String> = others.keys().map(ToString::to_string).collect();
         Ok(anyhow!("{name} has no pod of rank {rank}; there are {}", ranks.join(", ")))
+    }
+}
+
+/// MiniClusters of the namespace or of `all`, whatever fields they have.
+pub(crate) fn objects(connection: &Connection, all: bool) -> Api<DynamicObject> {
+    let (client, kind) = (connection.client.clone(), ApiResource::erase::<MiniCluster>(&()));
+    if all {
+        return Api::all_with(client, &kind);
+    }
+    Api::namespaced_with(client, &connection.namespace, &kind)
+}
+
+/// The object of a watch after each change, `None` after its deletion. Once the first list has succeeded there are no
+/// errors, because the watcher tries again.
+fn object_after<K>(
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+) -> impl Stream<Item = watcher::Result<Option<K>>> {
+    // `watcher::watch_object` does the same, but takes no configuration.
+    let changes = events.scan((false, false), |(is_listed, has_begun), event| {
+        *has_begun |= !matches!(event, Ok(Event::Init) | Err(_));
+        let change = match event {
+            Ok(Event::Init) => {
+                *is_listed = false;
+                None
+            }
+            Ok(Event::InitApply(found)) => {
+                *is_listed = true;
+                Some(Ok(Some(found)))
+            }
+            Ok(Event::Apply(found)) => Some(Ok(Some(found))),
+            Ok(Event::InitDone) => (!*is_listed).then_some(Ok(None)),
+            Ok(Event::Delete(_)) => Some(Ok(None)),
+            Err(error) => (!*has_begun).then_some(Err(error)),
+        };
+        ready(Some(change))
+    });
+    changes.filter_map(ready)
+}
+
+/// The first value that `find` returns for one of the `changes`.
+async fn first<K, T>(
+    changes: impl Stream<Item = watcher::Result<K>>,
+    mut find: impl FnMut(K) -> Result<Option<T>>,
+) -> Result<T> {
+    let mut changes = pin!(changes);
+    while let Some(change) = changes.next().await {
+        let Some(object) = checked(change)? else { continue };
+        if let Some(found) = find(object)? {
+            return Ok(found);
+        }
+    }
+    bail!("the watch has ended")
+}
+
+/// Acts on all `items` side by side, prints the errors, and fails if there is one.
+pub(crate) async fn each<T>(items: Vec<T>, act: impl AsyncFn(T) -> Result<()>) -> ExitCode {
+    let act = &act;
+    let acts = items.into_iter().map(async |item| act(item).await.inspect_err(print_error).is_ok());
+    if join_all(acts).await.into_iter().all(|is_done| is_done) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -18,8 +18,6 @@ pub(crate) enum Format {
     Json,
     /// YAML.
     Yaml,
-    /// Text with more columns.
-    Wide,
     /// Only names, in the form that kubectl accepts.
     Name,
 }
@@ -32,10 +30,6 @@ pub(crate) struct FormatArgument {
 }
 
 impl FormatArgument {
-    pub(crate) fn is_wide(self) -> bool {
-        self.output == Some(Format::Wide)
-    }
-
     /// Prints `object`, or `names`, in the requested format for scripts. Returns false if the user requested text, which the
     /// caller prints.
     pub(crate) fn print<T: Serialize>(
@@ -49,7 +43,7 @@ impl FormatArgument {
             }
             Some(Format::Yaml) => print(&serde_saphyr::to_string(object).context("write YAML")?),
             Some(Format::Name) => names.into_iter().for_each(|name| print(&name)),
-            Some(Format::Wide) | None => return Ok(false),
+            None => return Ok(false),
         }
         Ok(true)
     }
@@ -93,6 +87,7 @@ pub(crate) fn coloured(state: Option<State>) -> String {
         State::Running | State::Complete => AnsiColor::Green,
         State::Failed | State::Invalid | State::Degraded => AnsiColor::Red,
         State::Pending | State::Starting | State::Ending | State::Suspended => AnsiColor::Yellow,
+        State::Other(name) => return name.to_string(),
     };
     paint(colour, &state.to_string())
 }

@@ -2,73 +2,191 @@
 
 use crate::completion::names;
 use crate::connection::Connection;
-use crate::minicluster::MiniClusterRef;
+use crate::duration::duration;
+use crate::minicluster::{MiniClusterRef, each, name, objects, targets};
 use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result};
-use clap::Args;
+use anyhow::{Context as _, Result, anyhow};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use flux_api::crd::MiniCluster;
-use kube::ResourceExt;
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use serde_json::Value;
+use std::fs;
+use std::io::{read_to_string, stdin};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Number of requests that run at the same time.
+const AT_ONCE: usize = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
-    /// Names of the MiniClusters
-    #[arg(required_unless_present = "all", value_name = "NAME")]
-    #[arg(add = ArgValueCompleter::new(names))]
+    /// Names of the MiniClusters; `@last` is the newest
+    #[arg(value_name = "NAME", value_parser = name, add = ArgValueCompleter::new(names))]
+    #[arg(required_unless_present_any = ["all", "selector", "completed", "older", "file"])]
+    #[arg(conflicts_with_all = ["all", "selector", "completed", "older", "file"])]
     names: Vec<String>,
     /// Delete all MiniClusters of the namespace
-    #[arg(long, conflicts_with = "names")]
-    all: bool,
-    /// Do not wait until their pods are gone
     #[arg(long)]
+    all: bool,
+    /// Delete those with these labels, as `kubectl delete -l` does
+    #[arg(long, short = 'l', value_parser = NonEmptyStringValueParser::new())]
+    selector: Option<String>,
+    /// Delete those whose run has ended
+    #[arg(long)]
+    completed: bool,
+    /// Delete those that were created longer ago than this: `12h`, `7d`
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    older: Option<Duration>,
+    /// Delete the MiniClusters in this file, or - for standard input
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["all", "selector", "completed", "older"])]
+    file: Option<PathBuf>,
+    /// A MiniCluster that does not exist is no failure
+    #[arg(long)]
+    ignore_not_found: bool,
+    /// Whether to wait until their pods are gone
+    #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true")]
+    #[arg(num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
+    wait: bool,
+    #[arg(long, hide = true)]
     no_wait: bool,
+    /// Longest time to wait [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Only print what would be deleted
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    #[arg(value_parser = ["client"], value_name = "WHERE")]
+    dry_run: Option<String>,
+    /// Print only names
+    #[arg(long, short, value_parser = ["name"], value_name = "FORMAT")]
+    output: Option<String>,
 }
 
 impl Delete {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let limit = self.timeout.unwrap_or(Duration::MAX);
+        let deleted = timeout(limit, self.delete(&connection)).await;
+        deleted.with_context(|| format!("not all are deleted after {limit:?}"))?
+    }
+
+    async fn delete(&self, connection: &Connection) -> Result<ExitCode> {
+        let targets = self.targets(connection).await?;
+        if targets.is_empty() {
+            let namespace = &connection.namespace;
+            print_stderr(&format!("no MiniClusters to delete in the namespace {namespace}"));
+        }
+        let uids = stream::iter(&targets).map(|target| self.request(target)).buffered(AT_ONCE);
+        let uids: Vec<_> = uids.collect().await;
+        let ended = each(targets.iter().zip(uids).collect(), async |(target, uid)| match uid {
+            Ok(Some(uid)) => self.end(target, &uid).await,
+            Ok(None) if self.ignore_not_found => Ok(()),
+            Ok(None) => Err(target.absent()),
+            Err(error) => Err(error),
+        });
+        Ok(ended.await)
+    }
+
+    async fn targets(&self, connection: &Connection) -> Result<Vec<MiniClusterRef>> {
+        if let Some(file) = &self.file {
+            return in_file(connection, file).with_context(|| format!("read {}", file.display()));
+        }
         let mut names = self.names.clone();
-        if self.all {
-            let list = connection.api::<MiniCluster>().list_metadata(&ListParams::default()).await;
-            names.extend(list.context("list MiniClusters")?.iter().map(ResourceExt::name_any));
+        if names.is_empty() {
+            names = self.selected(connection).await.context("list MiniClusters")?;
         }
-        let mut failed = false;
-        for name in &names {
-            let target = MiniClusterRef::new(connection.clone(), name);
-            if let Err(error) = delete(&target, !self.no_wait).await {
-                print_stderr(&format!("kubectl flux: {error:#}"));
-                failed = true;
-            }
+        Ok(targets(connection, &names))
+    }
+
+    /// The names of the MiniClusters that the options select.
+    async fn selected(&self, connection: &Connection) -> kube::Result<Vec<String>> {
+        let parameters = ListParams::default().labels(self.selector.as_deref().unwrap_or_default());
+        let api = objects(connection, false);
+        let mut found: Vec<ObjectMeta> = if self.completed {
+            let all = api.list(&parameters).await?.into_iter();
+            all.filter(has_ended).map(|it| it.metadata).collect()
+        } else {
+            api.list_metadata(&parameters).await?.into_iter().map(|it| it.metadata).collect()
+        };
+        if let Some(age) = self.older {
+            let limit = Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN);
+            found.retain(|it| it.creation_timestamp.as_ref().is_some_and(|at| at.0 < limit));
         }
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(found.into_iter().filter_map(|it| it.name).collect())
+    }
+
+    /// Asks the API server to delete the MiniCluster, and returns its uid; `None` if there is none.
+    async fn request(&self, target: &MiniClusterRef) -> Result<Option<String>> {
+        if self.dry_run.is_none() {
+            return request(target).await;
+        }
+        let found = objects(&target.connection, false).get_metadata_opt(&target.name).await?;
+        Ok(found.map(|found| found.metadata.uid.unwrap_or_default()))
+    }
+
+    /// Prints that the MiniCluster is deleted, once it is gone.
+    async fn end(&self, target: &MiniClusterRef, uid: &str) -> Result<()> {
+        let name = target.full_name();
+        let mut done =
+            if self.dry_run.is_some() { "deleted (dry run)" } else { "is being deleted" };
+        if self.dry_run.is_none() && self.wait && !self.no_wait {
+            wait_until_gone(target, Some(uid)).await?;
+            done = "deleted";
+        }
+        print(&if self.output.is_some() { name } else { format!("{name} {done}") });
+        Ok(())
     }
 }
 
-async fn delete(target: &MiniClusterRef, wait: bool) -> Result<()> {
-    let uid = target.get().await?.uid().unwrap_or_default();
-    begin_deletion(target).await?;
-    if wait {
-        wait_until_gone(target, Some(&uid)).await?;
+/// Whether the run of this MiniCluster has ended. A newer operator may have fields that no type here has.
+fn has_ended(object: &DynamicObject) -> bool {
+    ["Complete", "Failed"].iter().any(|end| object.data["status"]["state"] == **end)
+}
+
+/// The MiniClusters of a file.
+fn in_file(connection: &Connection, file: &Path) -> Result<Vec<MiniClusterRef>> {
+    let is_stdin = file == Path::new("-");
+    let text = if is_stdin { read_to_string(stdin()) } else { fs::read_to_string(file) }?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let clusters = documents.iter().filter(|it| it["kind"] == "MiniCluster").map(|document| {
+        let text = |field: &str| document["metadata"][field].as_str();
+        let name = name(text("name").unwrap_or_default()).map_err(|error| anyhow!(error))?;
+        let mut connection = connection.clone();
+        if let Some(namespace) = text("namespace") {
+            namespace.clone_into(&mut connection.namespace);
+        }
+        Ok(MiniClusterRef::new(connection, &name))
+    });
+    clusters.collect()
+}
+
+/// Asks the API server to delete the MiniCluster, which exists until its pods are gone. Returns its uid; `None` if
+/// there is none.
+async fn request(target: &MiniClusterRef) -> Result<Option<String>> {
+    let api = target.connection.api::<PartialObjectMeta<MiniCluster>>();
+    match api.delete(&target.name, &DeleteParams::foreground()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Ok(answer) => {
+            let uid = answer.either(|going| going.metadata.uid, |gone| Some(gone.details?.uid));
+            Ok(Some(uid.unwrap_or_default()))
+        }
+        Err(error) => Err(error).with_context(|| format!("delete the MiniCluster {}", target.name)),
     }
-    let done = if wait { "deleted" } else { "deleting" };
-    print(&format!("{done} {}", target.name));
-    Ok(())
 }
 
 /// Deletes the MiniCluster, which exists until its pods are gone.
 pub(crate) async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
-    let api = target.connection.api::<MiniCluster>();
-    match api.delete(&target.name, &DeleteParams::foreground()).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        deleted => {
-            deleted.map(drop).with_context(|| format!("delete the MiniCluster {}", target.name))
-        }
-    }
+    request(target).await.map(drop)
 }
 
 /// Waits until the MiniCluster, or the one with this uid, is gone.
 pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: Option<&str>) -> Result<()> {
-    let is_same = |cluster: MiniCluster| uid.is_none() || cluster.uid().as_deref() == uid;
-    target.until(|cluster| Ok((!cluster.is_some_and(is_same)).then_some(()))).await
+    target.until_gone(uid.map(str::to_owned)).await
 }

@@ -1,88 +1,183 @@
 //! `list`: lists the MiniClusters of one namespace or of all.
 
+use crate::completion::names;
 use crate::connection::Connection;
-use crate::output::{FormatArgument, age, coloured, print, print_stderr, table};
+use crate::error::print_error;
+use crate::minicluster::{name, objects, targets};
+use crate::object_format::{ObjectFormat, Path};
+use crate::output::{age, coloured, print, print_stderr, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use flux_api::crd::MiniCluster;
+use clap_complete::engine::ArgValueCompleter;
+use flux_api::cluster::QUEUE_LABEL;
+use futures::StreamExt as _;
 use jiff::Timestamp;
-use kube::api::{ListParams, ObjectList};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use kube::core::DynamicObject;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::{Value, json};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::slice;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
+    /// Names of MiniClusters; `@last` is the newest [default: all]
+    #[arg(value_name = "NAME", value_parser = name, add = ArgValueCompleter::new(names))]
+    #[arg(conflicts_with_all = ["all_namespaces", "selector", "field_selector"])]
+    names: Vec<String>,
     /// List the MiniClusters of all namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
     /// List only MiniClusters with these labels, as `kubectl get -l` does
-    #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
-    selector: String,
+    #[arg(long, short = 'l')]
+    selector: Option<String>,
+    /// List only MiniClusters with these fields, as metadata.name=hello
+    #[arg(long, value_name = "SELECTOR")]
+    field_selector: Option<String>,
+    /// List only MiniClusters in these states
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    state: Vec<String>,
+    /// Sort by the value at this path, as {.metadata.creationTimestamp}
+    #[arg(long, value_name = "PATH", value_parser = Path::parse)]
+    sort_by: Option<Path>,
+    /// After the list, print each change until interrupted
+    #[arg(long, short)]
+    watch: bool,
+    /// Print no headers
+    #[arg(long)]
+    no_headers: bool,
     #[command(flatten)]
-    format: FormatArgument,
+    format: ObjectFormat,
 }
 
 impl List {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
-        let api: Api<MiniCluster> = if self.all_namespaces {
-            Api::all(connection.client.clone())
-        } else {
-            connection.api()
-        };
-        let parameters = ListParams::default().labels(&self.selector);
-        let list = api.list(&parameters).await.context("list MiniClusters")?;
-        let names = list.iter().map(|it| format!("minicluster/{}", it.name_any()));
-        if self.format.print(&list, names)? {
-            return Ok(());
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let (mut found, mut code) = (Vec::new(), ExitCode::SUCCESS);
+        for target in targets(&connection, &self.names) {
+            match target.object().await {
+                Ok(object) => found.push(object),
+                Err(error) => {
+                    print_error(&error);
+                    code = ExitCode::FAILURE;
+                }
+            }
         }
-        if list.items.is_empty() {
+        if self.names.is_empty() {
+            let mut parameters = ListParams::default();
+            parameters.label_selector.clone_from(&self.selector);
+            parameters.field_selector.clone_from(&self.field_selector);
+            let list = objects(&connection, self.all_namespaces).list(&parameters).await;
+            found = list.context("list MiniClusters")?.items;
+        }
+        found.retain(|object| self.selects(object));
+        if let Some(path) = &self.sort_by {
+            let key = |object: &DynamicObject| path.text(&json!(object), " ");
+            found.sort_by(|one, other| order(&key(one), &key(other)));
+        }
+        self.format.print(&found, self.names.len() != 1 || found.is_empty())?;
+        if self.format.is_text() && !found.is_empty() {
+            print(&self.table(&found));
+        } else if self.format.is_text() && self.names.is_empty() {
             let namespace = if self.all_namespaces { "any" } else { &connection.namespace };
             print_stderr(&format!("no MiniClusters found in {namespace} namespace"));
-            return Ok(());
         }
-        print(&self.table(list, Timestamp::now()));
+        if self.watch {
+            self.follow(&connection, found).await?;
+        }
+        Ok(code)
+    }
+
+    fn selects(&self, object: &DynamicObject) -> bool {
+        let state = text(object, "/status/state");
+        self.state.is_empty() || self.state.iter().any(|it| it.eq_ignore_ascii_case(&state))
+    }
+
+    /// Prints the MiniClusters that change, without end.
+    async fn follow(&self, connection: &Connection, found: Vec<DynamicObject>) -> Result<()> {
+        let mut config = connection.watch_config();
+        config.label_selector.clone_from(&self.selector);
+        config.field_selector.clone_from(&self.field_selector);
+        let events = watcher(objects(connection, self.all_namespaces), config);
+        let mut changes = pin!(events.default_backoff().applied_objects());
+        let mut shown: HashMap<_, _> = found.into_iter().map(|it| (it.uid(), it)).collect();
+        while let Some(change) = changes.next().await {
+            // The watcher tries again after an error.
+            let Ok(object) = change else { continue };
+            let is_named = self.names.is_empty() || shown.contains_key(&object.uid());
+            if !is_named || !self.selects(&object) {
+                continue;
+            }
+            let old = shown.insert(object.uid(), object.clone());
+            if old.is_some_and(|old| old.resource_version() == object.resource_version()) {
+                continue;
+            }
+            self.format.print(slice::from_ref(&object), false)?;
+            if self.format.is_text() {
+                // With the other rows, its columns are where theirs are.
+                let table = self.table(shown.values().chain([&object]));
+                print(table.lines().last().unwrap_or_default());
+            }
+        }
         Ok(())
     }
 
-    fn table(&self, list: ObjectList<MiniCluster>, now: Timestamp) -> String {
-        let wide = self.format.is_wide();
+    fn table<'object>(&self, objects: impl IntoIterator<Item = &'object DynamicObject>) -> String {
+        let (wide, now) = (self.format.is_wide(), Timestamp::now());
         let mut header = Vec::new();
         header.extend(self.all_namespaces.then_some("NAMESPACE"));
         header.extend(["NAME", "SIZE", "READY", "STATUS", "EXIT", "AGE"]);
         header.extend(wide.then_some(["REASON", "QUEUE", "IMAGE"]).into_iter().flatten());
-        let rows = list.items.into_iter().map(|cluster| {
+        let rows = objects.into_iter().map(|object| {
             let mut row = Vec::new();
-            row.extend(self.all_namespaces.then(|| cluster.namespace().unwrap_or_default()));
-            row.extend(columns(&cluster, now));
-            if wide {
-                row.extend(wide_columns(&cluster));
-            }
+            row.extend(self.all_namespaces.then(|| object.namespace().unwrap_or_default()));
+            row.extend(columns(object, now));
+            row.extend(wide.then(|| wide_columns(object)).into_iter().flatten());
             row
         });
-        table(&header, rows)
+        let table = table(&header, rows);
+        let without = table.split_once('\n').map(|(_, rows)| rows.to_owned());
+        without.filter(|_| self.no_headers).unwrap_or(table)
     }
 }
 
-fn columns(cluster: &MiniCluster, now: Timestamp) -> [String; 6] {
-    let status = cluster.status.as_ref();
-    let exit = status.and_then(|status| status.exit_code);
-    let age = cluster.creation_timestamp().map(|since| age(since.0, now));
+fn order(one: &str, other: &str) -> Ordering {
+    match (one.parse::<f64>(), other.parse()) {
+        (Ok(one), Ok(other)) => one.total_cmp(&other),
+        _ => one.cmp(other),
+    }
+}
+
+/// The value at `pointer`, whatever the operator that wrote it knows; `-` if there is none.
+fn text(object: &DynamicObject, pointer: &str) -> String {
+    match object.data.pointer(pointer) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
+fn columns(object: &DynamicObject, now: Timestamp) -> [String; 6] {
+    let is_by_queue = object.data["spec"].get("autoscale").is_some()
+        && object.data["status"]["size"].as_i64().is_some_and(|size| size > 0);
+    let size = if is_by_queue { "/status/size" } else { "/spec/size" };
+    let state = serde_json::from_value(object.data["status"]["state"].clone());
+    let age = object.creation_timestamp().map(|since| age(since.0, now));
     [
-        cluster.name_any(),
-        cluster.size().to_string(),
-        status.map_or(0, |status| status.ready_brokers).to_string(),
-        coloured(cluster.state()),
-        exit.map_or_else(|| "-".to_owned(), |code| code.to_string()),
+        object.name_any(),
+        text(object, size),
+        text(object, "/status/readyBrokers").replace('-', "0"),
+        coloured(state.ok()),
+        text(object, "/status/exitCode"),
         age.unwrap_or_else(|| "-".to_owned()),
     ]
 }
 
-fn wide_columns(cluster: &MiniCluster) -> [String; 3] {
-    let or_none = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
-    let status = cluster.status.as_ref();
-    let image = cluster.spec.containers.first().and_then(|container| container.image.as_ref());
-    [
-        or_none(status.and_then(|status| status.reason.as_ref())),
-        or_none(cluster.labels().get(flux_api::cluster::QUEUE_LABEL)),
-        or_none(image),
-    ]
+fn wide_columns(object: &DynamicObject) -> [String; 3] {
+    let queue = object.labels().get(QUEUE_LABEL).cloned();
+    let queue = queue.unwrap_or_else(|| "-".to_owned());
+    [text(object, "/status/reason"), queue, text(object, "/spec/containers/0/image")]
 }

@@ -24,4 +24,5 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod ui;
 pub(crate) mod validate;
+pub(crate) mod version;
 pub(crate) mod wait;

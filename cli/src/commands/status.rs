@@ -2,17 +2,21 @@
 
 use crate::bar::cells;
 use crate::connection::Connection;
-use crate::minicluster::{NameArgument, runner};
-use crate::output::{FormatArgument, age, bold, coloured, paint, print, table};
+use crate::minicluster::{MiniClusterRef, NamesArgument, checked, each, runner, targets};
+use crate::object_format::ObjectFormat;
+use crate::output::{age, bold, coloured, paint, print, table};
 use anstyle::AnsiColor;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use flux_api::crd::{MiniCluster, State, TimelineEntry};
+use futures::StreamExt as _;
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 /// Number of cells of the timeline.
 const WIDTH: usize = 40;
@@ -20,20 +24,37 @@ const WIDTH: usize = 40;
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
-    name: NameArgument,
+    names: NamesArgument,
+    /// Print it again after each change until the run has ended
+    #[arg(long, short, conflicts_with = "output")]
+    watch: bool,
     #[command(flatten)]
-    format: FormatArgument,
+    format: ObjectFormat,
 }
 
 impl Status {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
-        let target = self.name.target(connection);
-        let cluster = target.get().await?;
-        if self.format.print(&cluster, [format!("minicluster/{}", target.name)])? {
-            return Ok(());
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        ensure!(!self.format.is_wide(), "wide is a format of `kubectl flux list` only");
+        let targets = targets(&connection, &self.names.names);
+        if self.format.is_text() {
+            return Ok(each(targets, async |target| self.show(&target).await).await);
         }
-        let pods = target.pods().await?;
-        print(&page(&cluster, &pods, Timestamp::now()));
+        let objects = try_join_all(targets.iter().map(MiniClusterRef::object)).await?;
+        self.format.print(&objects, objects.len() > 1)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Prints the page; with `--watch` again after each change, until the run has ended.
+    async fn show(&self, target: &MiniClusterRef) -> Result<()> {
+        let mut changes = Box::pin(target.changes());
+        while let Some(change) = changes.next().await {
+            let Some(cluster) = checked(change)? else { continue };
+            let cluster = cluster.ok_or_else(|| target.absent())?;
+            print(&page(&cluster, &target.pods().await?, Timestamp::now()));
+            if !self.watch || cluster.status.is_some_and(|status| status.is_over()) {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::status::summary;
 use super::wait::{Goal, until};
 use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NameArgument};
+use crate::minicluster::{MiniClusterRef, NamesArgument, each, targets};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail};
 use flux_api::crd::{MiniCluster, State};
@@ -11,19 +11,24 @@ use flux_contract::labels::RESUME;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use std::process::ExitCode;
 
-pub(crate) async fn suspend(connection: Connection, name: &NameArgument) -> Result<()> {
-    let target = name.target(connection);
-    patch(&target, json!({ "spec": { "suspend": true } })).await?;
-    print(&format!("suspended {}; its pods are being deleted", target.name));
-    Ok(())
+pub(crate) async fn suspend(connection: &Connection, names: &NamesArgument) -> ExitCode {
+    each(targets(connection, &names.names), async |target| {
+        patch(&target, json!({ "spec": { "suspend": true } })).await?;
+        print(&format!("suspended {}; its pods are being deleted", target.name));
+        Ok(())
+    })
+    .await
 }
 
-pub(crate) async fn resume(connection: Connection, name: &NameArgument) -> Result<()> {
-    let target = name.target(connection);
-    patch(&target, resumption()).await?;
-    print(&format!("resumed {}; its pods are being created", target.name));
-    Ok(())
+pub(crate) async fn resume(connection: &Connection, names: &NamesArgument) -> ExitCode {
+    each(targets(connection, &names.names), async |target| {
+        patch(&target, resumption()).await?;
+        print(&format!("resumed {}; its pods are being created", target.name));
+        Ok(())
+    })
+    .await
 }
 
 async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {

@@ -23,8 +23,8 @@ pub(crate) struct Validate {
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
     /// Also let the API server check all objects with a dry run; needs the right to create them
-    #[arg(long)]
-    server: bool,
+    #[arg(long, require_equals = true, value_parser = ["server"], value_name = "server")]
+    dry_run: Option<String>,
     #[command(flatten)]
     format: FormatArgument,
 }
@@ -34,7 +34,7 @@ impl Validate {
         &self,
         connect: impl AsyncFnOnce() -> Result<Connection>,
     ) -> Result<ExitCode> {
-        let all = if self.server {
+        let all = if self.dry_run.is_some() {
             self.check_with(&connect().await?).await
         } else {
             checker().check_all(&self.files, &mut stdin())

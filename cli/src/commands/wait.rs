@@ -2,98 +2,162 @@
 
 use crate::commands::status::summary;
 use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NameArgument};
+use crate::duration::duration;
+use crate::minicluster::{MiniClusterRef, NamesArgument, each, targets};
 use crate::output::print;
-use anyhow::{Context as _, Result, bail};
-use clap::{Args, ValueEnum};
-use flux_api::crd::{MiniCluster, State};
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends with 0 when the goal is reached, 1 when it can no longer be reached or the time is over."
+    after_help = "Ends with 0 when all goals are reached, 1 when one can no longer be reached or the time is over."
 )]
 pub(crate) struct Wait {
     #[command(flatten)]
-    name: NameArgument,
-    /// Goal to wait for
-    #[arg(long = "for", value_enum, default_value_t = Goal::End, value_name = "WHAT")]
+    names: NamesArgument,
+    /// Goal: ready (the required brokers are online), end (success or failure), complete (exit code 0), suspended (its
+    /// pods are gone), delete, or condition=TYPE[=STATUS]
+    #[arg(long = "for", value_parser = goal, default_value = "end", value_name = "WHAT")]
+    #[arg(add = ArgValueCandidates::new(candidates))]
     goal: Goal,
-    /// Longest time to wait, in seconds [default: no limit]
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
+    /// Longest time to wait, as 30s or 1h30m; a number without a unit is in seconds [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The required brokers are online.
     Ready,
-    /// The run has ended, whether it succeeded or failed.
     End,
-    /// The command has ended with exit code 0.
     Complete,
-    /// It is suspended and its pods are gone.
     Suspended,
+    Delete,
+    /// The condition of this type has this status.
+    Condition(String, String),
+}
+
+/// The goals that are a word.
+const GOALS: [(&str, Goal); 5] = [
+    ("ready", Goal::Ready),
+    ("end", Goal::End),
+    ("complete", Goal::Complete),
+    ("suspended", Goal::Suspended),
+    ("delete", Goal::Delete),
+];
+
+fn candidates() -> Vec<CompletionCandidate> {
+    GOALS.iter().map(|(word, _)| CompletionCandidate::new(*word)).collect()
+}
+
+fn goal(text: &str) -> Result<Goal, String> {
+    if let Some(condition) = text.strip_prefix("condition=") {
+        let (type_, status) = condition.split_once('=').unwrap_or((condition, "True"));
+        return Ok(Goal::Condition(type_.to_owned(), status.to_owned()));
+    }
+    let goal = GOALS.into_iter().find(|(word, _)| *word == text).map(|(_, goal)| goal);
+    let words = GOALS.map(|(word, _)| word).join(", ");
+    goal.ok_or_else(|| format!("give one of {words}, or condition=TYPE[=STATUS]"))
 }
 
 impl Goal {
-    /// Whether the goal is reached in `state`; `None` while it can still be reached.
-    fn is_reached(self, state: State) -> Option<bool> {
+    /// Whether the goal is reached; `None` while it can still be reached.
+    fn is_reached(&self, status: &MiniClusterStatus) -> Option<bool> {
+        let state = status.state?;
         let has_ended = matches!(state, State::Complete | State::Failed | State::Invalid);
         let reached = match self {
             Self::Ready => state == State::Running,
             Self::End => matches!(state, State::Complete | State::Failed),
             Self::Complete => state == State::Complete,
             Self::Suspended => state == State::Suspended,
+            Self::Delete => return None,
+            Self::Condition(type_, value) => status.conditions.iter().any(|it| {
+                it.type_.eq_ignore_ascii_case(type_) && it.status.eq_ignore_ascii_case(value)
+            }),
         };
         if reached { Some(true) } else { has_ended.then_some(false) }
     }
 }
 
 impl Wait {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = self.name.target(connection);
-        target.get().await?;
-        let end = until(&target, self.goal);
-        let limit = self.timeout.map_or(Duration::MAX, Duration::from_secs);
-        let Ok(end) = timeout(limit, end).await else {
-            bail!("timed out after {} s: {}", limit.as_secs(), summary(&target.get().await?));
+    pub(crate) async fn execute(&self, connection: Connection) -> ExitCode {
+        each(targets(&connection, &self.names.names), async |target| self.wait(&target).await).await
+    }
+
+    async fn wait(&self, target: &MiniClusterRef) -> Result<()> {
+        let mut last = "the API server has not answered".to_owned();
+        let end = async {
+            if self.goal == Goal::Delete {
+                target.until_gone(None).await?;
+                return Ok((format!("{} deleted", target.full_name()), true));
+            }
+            let find = |cluster: Option<MiniCluster>| {
+                last = cluster.as_ref().map_or(String::new(), summary);
+                end(target, &self.goal, cluster)
+            };
+            target.until(find).await.map(|(cluster, reached)| (summary(&cluster), reached))
         };
-        let (cluster, reached) = end?;
-        print(&summary(&cluster));
-        Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let limit = self.timeout.unwrap_or(Duration::MAX);
+        let Ok(end) = timeout(limit, end).await else { bail!("timed out after {limit:?}: {last}") };
+        let (text, reached) = end?;
+        ensure!(reached, "{text}");
+        print(&text);
+        Ok(())
     }
 }
 
 /// Waits until the MiniCluster has reached `goal` (true) or can no longer reach it (false).
 pub(crate) async fn until(target: &MiniClusterRef, goal: Goal) -> Result<(MiniCluster, bool)> {
-    target
-        .until(|cluster| {
-            let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;
-            let state = cluster.status.as_ref().filter(|status| {
-                // Before that, the state belongs to an older specification.
-                status.observed_generation == cluster.metadata.generation
-            });
-            let reached = state.and_then(|status| goal.is_reached(status.state?));
-            Ok(reached.map(|reached| (cluster, reached)))
-        })
-        .await
+    target.until(|cluster| end(target, &goal, cluster)).await
+}
+
+/// The end of the wait for `goal`, if `cluster` is one.
+fn end(
+    target: &MiniClusterRef,
+    goal: &Goal,
+    cluster: Option<MiniCluster>,
+) -> Result<Option<(MiniCluster, bool)>> {
+    let cluster = cluster.ok_or_else(|| target.absent())?;
+    // Before that, the state belongs to an older specification.
+    let is_current =
+        |it: &&MiniClusterStatus| it.observed_generation == cluster.metadata.generation;
+    let status = cluster.status.as_ref().filter(is_current);
+    let reached = status.and_then(|status| goal.is_reached(status));
+    Ok(reached.map(|reached| (cluster, reached)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn goals_are_reached_missed_or_open() {
-        assert_eq!(Goal::Ready.is_reached(State::Starting), None);
-        assert_eq!(Goal::Ready.is_reached(State::Running), Some(true));
-        assert_eq!(Goal::Ready.is_reached(State::Complete), Some(false));
-        assert_eq!(Goal::End.is_reached(State::Failed), Some(true));
-        assert_eq!(Goal::End.is_reached(State::Invalid), Some(false));
-        assert_eq!(Goal::Complete.is_reached(State::Failed), Some(false));
-        assert_eq!(Goal::Suspended.is_reached(State::Ending), None);
+        for (word, state, expected) in [
+            ("ready", "Starting", None),
+            ("ready", "Running", Some(true)),
+            ("ready", "Complete", Some(false)),
+            ("end", "Failed", Some(true)),
+            ("end", "Invalid", Some(false)),
+            ("end", "Hibernating", None),
+            ("complete", "Failed", Some(false)),
+            ("suspended", "Ending", None),
+            ("condition=ready", "Running", Some(true)),
+            ("condition=Ready=False", "Running", None),
+            ("condition=Ready=False", "Failed", Some(false)),
+        ] {
+            let condition = json!({
+                "type": "Ready", "status": "True", "reason": "", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            let status = json!({ "state": state, "conditions": [condition] });
+            let status = serde_json::from_value(status).unwrap();
+            assert_eq!(goal(word).unwrap().is_reached(&status), expected, "{word} {state}");
+        }
+        assert!(goal("condition").is_err());
     }
 }

@@ -5,6 +5,12 @@
     reason = "a test ends where something is not as it expects"
 )]
 
+mod connection;
+mod delete;
+mod list;
+mod names;
 mod process;
 mod run;
 mod scene;
+mod version;
+mod wait;

@@ -96,6 +96,11 @@ impl Scene {
         self.endpoint.server.get(&format!("{MINICLUSTERS}/{name}"))
     }
 
+    /// Changes the MiniCluster of this name.
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        self.endpoint.server.change(&format!("{MINICLUSTERS}/{name}"), change);
+    }
+
     /// Starts `kubectl flux` with these arguments.
     pub(crate) fn start(&self, arguments: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-flux"));

@@ -24,7 +24,7 @@ fn a_run_has_the_commands_output_and_exit_code() {
         let failed = trial.plugin_ends(7, &words)?;
         ensure!(failed.err.contains("code 7"), "the code is not printed: {failed:?}");
         trial.plugin_ends(125, &["run", IMAGE, "--size=0", "--", "true"])?;
-        let is_left = async || Ok(listed(trial)? == ["minicluster/seven"]);
+        let is_left = async || Ok(listed(trial)? == ["minicluster.flux-framework.org/seven"]);
         until_true("only what was to be kept", is_left).await
     });
 }
@@ -51,7 +51,11 @@ fn an_interrupt_deletes_and_a_killed_run_is_listed() {
         let mut killed = background(trial, "killed").await?;
         killed.kill().context("killing kubectl flux")?;
         killed.wait().context("waiting for kubectl flux")?;
-        ensure!(listed(trial)? == ["minicluster/killed"], "{:?}", listed(trial)?);
+        ensure!(
+            listed(trial)? == ["minicluster.flux-framework.org/killed"],
+            "{:?}",
+            listed(trial)?
+        );
         trial.plugin_prints(&["delete", "killed"])?;
         ensure!(listed(trial)?.is_empty(), "{:?}", listed(trial)?);
         let again = trial.plugin_ends(1, &["delete", "killed"])?;

@@ -51,7 +51,7 @@ fn faults_are_named_before_anything_is_created() {
         let validate = |code, container: &str| -> Result<String> {
             let spec = specification(&["size: 1"], container);
             fs::write(&file, e2e::trial::minicluster("file", &spec))?;
-            let printed = trial.plugin_ends(code, &["validate", "--server", &path])?;
+            let printed = trial.plugin_ends(code, &["validate", "--dry-run=server", &path])?;
             Ok(printed.out + &printed.err)
         };
         validate(0, "command: hostname")?;

@@ -1,4 +1,4 @@
-//! `validate --server`: lets the API server check the objects of a MiniCluster with a dry run.
+//! `validate --dry-run=server`: lets the API server check the objects of a MiniCluster with a dry run.
 
 use crate::commands::render::objects_of;
 use crate::connection::Connection;

@@ -19,6 +19,7 @@ mod work;
 pub(crate) use container::runner_position;
 pub use flux::Defaults;
 pub use queue::of_kueue;
+pub use text::is_label;
 pub(crate) use violations::field_path;
 pub use violations::{Violation, Violations};
 

@@ -36,7 +36,8 @@ pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>) {
         | State::Degraded
         | State::Ending
         | State::Failed
-        | State::Invalid => false,
+        | State::Invalid
+        | State::Other(_) => false,
     };
     if type_ == kind::STALLED || !is_as_specified {
         conditions.repeat(type_, cause);

@@ -27,7 +27,8 @@ pub(crate) fn summary(mini_cluster: &MiniCluster, status: &MiniClusterStatus) ->
         | State::Ending
         | State::Complete
         | State::Failed
-        | State::Invalid => None,
+        | State::Invalid
+        | State::Other(_) => None,
     };
     Some(Summary::new(state, reason, in_queue, waits_since))
 }

@@ -13,7 +13,7 @@ pub(super) fn non_empty_owned(text: Option<&String>) -> Option<String> {
 }
 
 /// True for a DNS label (RFC 1123), as in names of hosts and MiniClusters.
-pub(crate) fn is_label(text: &str) -> bool {
+pub fn is_label(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 63
         && text.starts_with(edge)

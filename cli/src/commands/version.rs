@@ -1,0 +1,96 @@
+//! `version`: the versions of this plugin and of the operator, and whether they fit.
+
+use crate::connection::Connection;
+use crate::error;
+use crate::output::{FormatArgument, print, print_stderr};
+use anyhow::Result;
+use clap::Args;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use serde::Serialize;
+use serde_json::json;
+
+/// The release of this plugin.
+const PLUGIN: &str = env!("CARGO_PKG_VERSION");
+/// Labels of the operator's Deployment.
+const LABELS: &str = "app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";
+
+#[derive(Debug, Args)]
+pub(crate) struct Version {
+    /// Print only the version of this plugin, without a cluster
+    #[arg(long)]
+    client: bool,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+#[derive(Debug, Serialize)]
+struct Operator {
+    namespace: String,
+    /// The tag of its image.
+    version: String,
+}
+
+impl Version {
+    pub(crate) async fn execute(
+        &self,
+        connect: impl AsyncFnOnce() -> Result<Connection>,
+    ) -> Result<()> {
+        let found = if self.client { None } else { Some(operators(connect).await) };
+        let (operators, remark) = match found {
+            None => (Vec::new(), None),
+            Some(Ok(operators)) => {
+                let remark = remark(&operators);
+                (operators, remark)
+            }
+            Some(Err(error)) => {
+                let missing = "the version of the operator is not known, because the Deployments of \
+                               all namespaces cannot be listed";
+                (Vec::new(), Some(format!("{missing}: {}", error::line(&error))))
+            }
+        };
+        let all = json!({ "plugin": PLUGIN, "operators": operators, "remark": remark });
+        if !self.format.print(&all, [PLUGIN.to_owned()])? {
+            print(&format!("plugin {PLUGIN}"));
+            for Operator { namespace, version } in operators {
+                print(&format!("operator {version} in the namespace {namespace}"));
+            }
+            if let Some(remark) = remark {
+                print_stderr(&remark);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn operators(connect: impl AsyncFnOnce() -> Result<Connection>) -> Result<Vec<Operator>> {
+    let api: Api<Deployment> = Api::all(connect().await?.client);
+    let found = api.list(&ListParams::default().labels(LABELS)).await?;
+    let operators = found.into_iter().map(|deployment| {
+        let namespace = deployment.namespace().unwrap_or_default();
+        let pod = deployment.spec.template.spec.unwrap_or_default();
+        let image = pod.containers.into_iter().find_map(|it| it.image).unwrap_or_default();
+        let tag = image.rsplit('/').next().and_then(|name| name.split(['@', ':']).nth(1));
+        Operator { namespace, version: tag.unwrap_or("of an unknown version").to_owned() }
+    });
+    Ok(operators.collect())
+}
+
+/// What does not fit.
+fn remark(operators: &[Operator]) -> Option<String> {
+    let other = operators.iter().find(|it| minor(&it.version) != minor(PLUGIN));
+    if operators.is_empty() {
+        return Some(format!("no operator is installed: no Deployment has the labels {LABELS}"));
+    }
+    let Operator { namespace, version } = other?;
+    Some(format!(
+        "the plugin {PLUGIN} and the operator {version} in {namespace} do not fit: install the plugin \
+         of the operator's release"
+    ))
+}
+
+/// Major and minor release.
+fn minor(version: &str) -> Vec<&str> {
+    version.trim_start_matches('v').split('.').take(2).collect()
+}

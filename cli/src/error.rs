@@ -1,0 +1,48 @@
+//! Errors, each on one line.
+
+use crate::output::print_stderr;
+use kube::runtime::watcher;
+use std::sync::OnceLock;
+
+/// The API server of this command, with its context.
+static SERVER: OnceLock<String> = OnceLock::new();
+
+pub(crate) fn set_server(server: String) {
+    // A command has one connection.
+    let _ = SERVER.set(server);
+}
+
+pub(crate) fn print_error(error: &anyhow::Error) {
+    print_stderr(&format!("kubectl flux: {}", line(error)));
+}
+
+/// What was done, and why it failed. The errors of kube repeat their causes, and print a refusal as a Rust value.
+pub(crate) fn line(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        if let Some(request) = cause.downcast_ref() {
+            parts.push(failure(request, &error.root_cause().to_string()));
+            break;
+        }
+        let text = cause.to_string();
+        if !cause.is::<watcher::Error>() && !parts.iter().any(|part| part.contains(&text)) {
+            parts.push(text);
+        }
+    }
+    parts.join(": ").trim().replace('\n', "; ")
+}
+
+/// Why a request failed.
+fn failure(error: &kube::Error, root: &str) -> String {
+    if let kube::Error::Api(status) = error {
+        // The API server answers without a Status where it has no such path.
+        let is_unknown = status.code == 404 && status.details.is_none();
+        let remedy = "install the operator first, the cluster lacks its CRD";
+        return if is_unknown { remedy.to_owned() } else { status.message.clone() };
+    }
+    if matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_)) {
+        let server = SERVER.get().map(String::as_str).unwrap_or_default();
+        return format!("no answer of the API server {server}: {root}");
+    }
+    error.to_string()
+}

@@ -1,0 +1,49 @@
+//! `wait`: its goals, and what it survives.
+
+use crate::scene::Scene;
+use flux_testkit::http::Reaction;
+
+#[tokio::test]
+async fn waiting_survives_refused_watches_and_lists() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Starting", "Starting", None);
+    scene.endpoint.react("watch=true", 1, Reaction::Refuse(500));
+    let wait = scene.start(&["wait", "hello", "--for=condition=Ready", "--timeout=1m"]);
+    scene.endpoint.await_requests("watch=true", 1).await;
+    // The watch is refused as too old, and then the list with which the next one begins.
+    scene.endpoint.react("watch=true", 1, Reaction::Refuse(410));
+    scene.endpoint.react("limit=", 1, Reaction::Refuse(500));
+    scene.endpoint.await_requests("watch=true", 3).await;
+    scene.minicluster("hello", "Running", "Running", None);
+    scene.change("hello", |object| object["status"]["conditions"][0]["type"] = "Ready".into());
+    let ended = wait.end().await;
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+#[tokio::test]
+async fn goals_and_durations_are_those_of_kubectl() {
+    let scene = Scene::new().await;
+    scene.minicluster("over", "Failed", "CommandFailed", Some(1));
+    scene.minicluster("runs", "Running", "Running", None);
+    for (words, code, part) in [
+        (&["over", "runs", "--for=condition=failed", "--timeout=500ms"][..], 1, "timed out"),
+        (&["over", "--for=complete"], 1, "it is Failed"),
+        (&["over", "nothing"], 1, "no MiniCluster nothing"),
+        (&["runs", "--timeout=1"], 1, "timed out after 1s: runs: Running"),
+        (&["runs", "--timeout=x"], 2, "1h30m"),
+        (&["runs", "--for=x"], 2, "condition=TYPE"),
+        (&["over", "--for=condition=Failed"], 0, ""),
+    ] {
+        let ended = scene.ends(&[&["wait"], words].concat()).await;
+        assert_eq!(ended.code, code, "{words:?}: {}", ended.err);
+        assert!(ended.err.contains(part), "{words:?}: {}", ended.err);
+    }
+    let watches = scene.endpoint.count("watch=true");
+    let wait = scene.start(&["wait", "over", "runs", "--for=delete"]);
+    scene.endpoint.await_requests("watch=true", watches + 2).await;
+    scene.ends(&["delete", "--all"]).await;
+    assert_eq!(wait.end().await.out.matches(" deleted\n").count(), 2);
+    scene.endpoint.freeze(true);
+    let ended = scene.ends(&["wait", "runs", "--timeout=1s"]).await;
+    assert!(ended.code == 1 && ended.err.contains("has not answered"), "{ended:?}");
+}
