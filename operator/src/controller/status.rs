@@ -9,8 +9,6 @@ mod lead_replaced;
 mod measured;
 mod progressing;
 mod result;
-#[cfg(test)]
-mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
 pub(super) use facts::Facts;

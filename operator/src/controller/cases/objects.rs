@@ -1,0 +1,190 @@
+//! The live objects of a case.
+
+use super::{Case, conflicts};
+use crate::controller::decide::{Plan, change::Change};
+use crate::controller::error::NameConflict;
+use crate::controller::fixtures::{at, ended_job, job};
+use crate::controller::job_ext::parallelism;
+use crate::controller::observe::stores::strip_job;
+use crate::controller::observe::waiting::Waiting;
+use crate::controller::observe::{Observed, Pods};
+use flux_api::objects::AGENT_CONFIG_KEY;
+use flux_contract::{AgentConfig, labels};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PodCase {
+    #[serde(default)]
+    name: Option<String>,
+    phase: String,
+    #[serde(default)]
+    ready: bool,
+    /// The state of each container (see [`state`]), or, as fields of its status, with the states `is` and `was`.
+    #[serde(default)]
+    containers: BTreeMap<String, Value>,
+    /// A merge patch of the pod.
+    #[serde(default)]
+    also: Option<Value>,
+}
+
+impl PodCase {
+    fn pod(&self) -> Pod {
+        let name = self.name.as_deref().unwrap_or("hello-0-abcde");
+        let index = name.split('-').nth(1).unwrap();
+        let ready = json!([{ "type": "Ready", "status": "True" }]);
+        let containers: Vec<_> = self.containers.iter().map(container).collect();
+        let mut pod = json!({
+            "metadata": {
+                "name": name, "namespace": "apps", "labels": { labels::COMPLETION_INDEX: index },
+            },
+            "status": {
+                "phase": self.phase, "containerStatuses": containers,
+                "conditions": if self.ready { ready } else { json!([]) },
+            },
+        });
+        if let Some(also) = &self.also {
+            json_patch::merge(&mut pod, also);
+        }
+        serde_json::from_value(pod).unwrap()
+    }
+}
+
+fn container((name, given): (&String, &Value)) -> Value {
+    let mut status = if given.is_string() { json!({ "is": given }) } else { given.clone() };
+    let fields = status.as_object_mut().unwrap();
+    fields.insert("name".to_owned(), json!(name));
+    for (word, field) in [("is", "state"), ("was", "lastState")] {
+        if let Some(text) = fields.remove(word) {
+            fields.insert(field.to_owned(), state(text.as_str().unwrap()));
+        }
+    }
+    status
+}
+
+/// `running`, `waiting REASON MESSAGE`, or `ended CODE REASON MESSAGE`. A container begins at second 200 and ends at second 190.
+fn state(text: &str) -> Value {
+    match text.splitn(4, ' ').collect::<Vec<_>>()[..] {
+        ["running"] => json!({ "running": { "startedAt": at(200) } }),
+        ["waiting", reason, message] => {
+            json!({ "waiting": { "reason": reason, "message": message } })
+        }
+        ["ended", code, reason, ref message @ ..] => json!({ "terminated": {
+            "exitCode": code.parse::<i32>().unwrap(), "reason": reason, "message": message.first(),
+            "finishedAt": at(190),
+        } }),
+        _ => panic!("no state of a container: {text}"),
+    }
+}
+
+/// Creates the objects of `plan` in `live`, as the API server would.
+fn create(plan: &Plan, live: &mut Observed) {
+    fn created<K: Resource<DynamicType = ()> + Clone>(change: &Change<K>) -> Option<K> {
+        let Change::Create(object) = change else { return None };
+        let mut object = object.as_ref().clone();
+        object.meta_mut().uid = Some(format!("{}-uid", K::kind(&()).to_lowercase()));
+        object.meta_mut().resource_version = Some("5".to_owned());
+        Some(object)
+    }
+    let writes = &plan.writes;
+    let services = writes.services.iter().chain(&writes.exposed).chain(&writes.aliases);
+    for mut service in services.filter_map(created) {
+        service.spec.as_mut().unwrap().cluster_ip.get_or_insert_with(|| "10.0.0.1".to_owned());
+        live.services.insert(service.name_any(), service);
+    }
+    live.services_pod = created(&writes.services_pod).or_else(|| live.services_pod.take());
+    let config_map = writes.config_map.clone().with_lead_address([10, 0, 0, 1].into());
+    live.config_map = created(&config_map).or_else(|| live.config_map.take());
+    live.job = created(&writes.job).or_else(|| live.job.take());
+}
+
+/// The objects of `case` before its patches.
+pub(super) fn observed(case: &Case) -> Observed {
+    let mut live = Observed::default();
+    if case.started.is_some() {
+        let started = Case { started: case.started.clone(), ..Case::default() };
+        // The pod of `spec.services` is created after the Job.
+        for _ in 0..2 {
+            create(&started.conclude(None, live.clone()).plan, &mut live);
+        }
+    }
+    if let Some(live) = &mut live.job {
+        live.status = status(case, live);
+    }
+    live.pods = pods(case);
+    live
+}
+
+fn status(case: &Case, live: &Job) -> Option<k8s_openapi::api::batch::v1::JobStatus> {
+    if let Some(ended) = &case.ended {
+        let (type_, reason) = ended.split_once(' ').unwrap();
+        return ended_job(type_, reason).status;
+    }
+    let mut status = job(case.ready?).status?;
+    status.active = Some(parallelism(live));
+    Some(status)
+}
+
+fn pods(case: &Case) -> Pods {
+    let pod = |pod: &Option<PodCase>| pod.as_ref().map(PodCase::pod);
+    let waiting = case.waiting.clone();
+    Pods {
+        lead: pod(&case.lead),
+        earlier_lead: pod(&case.earlier_lead),
+        failed_worker: pod(&case.failed_worker),
+        unstarted_leads: case.unstarted_leads.clone(),
+        waiting: waiting.map(|message| Waiting { message, is_persistent: !case.is_passing }),
+        refused: case.pods_refused.clone(),
+        next: case.next_check.map(Duration::from_secs),
+        ..Pods::default()
+    }
+}
+
+/// Patches and removes objects in `live`.
+pub(super) fn change(case: &Case, live: &mut Observed) {
+    patch(&mut live.job, case.job.as_ref());
+    patch(&mut live.config_map, case.config_map.as_ref());
+    patch(&mut live.services_pod, case.services_pod.as_ref());
+    if let (Some(live), Some(change)) = (&mut live.config_map, &case.agents) {
+        let text = live.data.as_mut().unwrap().get_mut(AGENT_CONFIG_KEY).unwrap();
+        let mut config = AgentConfig::from_toml(text).ok();
+        patch(&mut config, Some(change));
+        *text = config.unwrap().to_toml().unwrap();
+    }
+    for (name, change) in &case.services {
+        let mut service = live.services.remove(name);
+        patch(&mut service, Some(change));
+        live.services.extend(service.map(|service| (name.clone(), service)));
+    }
+    if let Some(job) = &mut live.job {
+        strip_job(job);
+    }
+    for name in &case.gone {
+        match name.as_str() {
+            "job" => live.job = None,
+            "configMap" => live.config_map = None,
+            "servicesPod" => live.services_pod = None,
+            "lead" => live.pods.lead = None,
+            service => assert!(live.services.remove(service).is_some(), "no Service {service}"),
+        }
+    }
+    let left = conflicts(&case.left, NameConflict::Predecessor);
+    live.conflicts = conflicts(&case.taken, NameConflict::Taken).chain(left).collect();
+    live.service_conflicts = conflicts(&case.taken_services, NameConflict::Taken).collect();
+    live.alias_conflicts.clone_from(&case.taken_aliases);
+}
+
+fn patch<K: Serialize + DeserializeOwned>(object: &mut Option<K>, change: Option<&Value>) {
+    if let (Some(live), Some(change)) = (object.as_mut(), change) {
+        let mut value = serde_json::to_value(&*live).unwrap();
+        json_patch::merge(&mut value, change);
+        *live = serde_json::from_value(value).unwrap();
+    }
+}
