@@ -54,7 +54,8 @@ struct Case {
     agents: Option<Value>,
     services_pod: Option<Value>,
     services: BTreeMap<String, Value>,
-    /// Live objects that were deleted: `job`, `configMap`, `servicesPod`, `lead`, or the name of a Service.
+    pod_group: Option<Value>,
+    /// Live objects that were deleted: `job`, `configMap`, `servicesPod`, `podGroup`, `lead`, or the name of a Service.
     gone: Vec<String>,
     lead: Option<PodCase>,
     earlier_lead: Option<PodCase>,
@@ -68,6 +69,8 @@ struct Case {
     pods_refused: Option<String>,
     /// Seconds to the next check of the pods.
     next_check: Option<u64>,
+    /// The schedulers whose PodGroups the API server has.
+    served: Vec<String>,
     /// Kind and name of objects of others.
     taken: Vec<String>,
     /// Kind and name of objects of a deleted MiniCluster.

@@ -6,7 +6,6 @@ mod changes;
 mod citizen;
 mod command;
 mod gang;
-mod held;
 mod install;
 mod installation;
 mod leader;

@@ -8,9 +8,11 @@ use crate::controller::observe::Observed;
 use flux_api::cluster::QUEUED_SIZE_ANNOTATION;
 use flux_api::objects::{AGENT_CONFIG_KEY, SUSPENDED_ANNOTATION};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+/// Annotations of a new Job that are shown.
+const NOTES: [&str; 2] = [QUEUED_SIZE_ANNOTATION, SUSPENDED_ANNOTATION];
 
 /// Lifecycle, writes, and what the plan has for the status.
 pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
@@ -41,36 +43,33 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
 fn writes(live: &Observed, plan: &Plan) -> Vec<String> {
     let writes = &plan.writes;
     let of_service = |change: &Change<Service>| {
-        let Change::Patch { name, .. } = change else { return line(change, None) };
-        line(change, live.services.get(name))
+        let Change::Patch { name, .. } = change else { return line("Service", change, None) };
+        line("Service", change, live.services.get(name))
     };
     let mut lines: Vec<String> = writes.services.iter().filter_map(of_service).collect();
     lines.extend(writes.secrets.iter().map(|secret| line_of_secret(secret.expose())));
-    lines.extend(line(&writes.services_pod, live.services_pod.as_ref()));
-    lines.extend(line(&writes.held_pod, live.pods.held.as_ref()));
+    lines.extend(line("Pod", &writes.services_pod, live.services_pod.as_ref()));
+    lines.extend(line("Pod", &writes.held_pod, live.pods.held.as_ref()));
     lines.extend(lines_of_config(live.config_map.as_ref(), &writes.config_map));
-    lines.extend(writes.exposed.iter().chain(&writes.aliases).filter_map(of_service));
-    lines.extend(line(&writes.job, live.job.as_ref()));
+    lines.extend(writes.exposed.iter().filter_map(of_service));
+    if let Some((scheduler, change)) = &writes.pod_group {
+        let (_, live) = live.gang.iter().find(|(it, _)| it == scheduler).unwrap();
+        lines.extend(line(&format!("PodGroup of {scheduler:?}"), change, live.as_ref()));
+    }
+    lines.extend(writes.aliases.iter().filter_map(of_service));
+    lines.extend(line("Job", &writes.job, live.job.as_ref()));
     lines
 }
 
-fn line<K>(change: &Change<K>, live: Option<&K>) -> Option<String>
-where
-    K: Resource<DynamicType = ()> + Serialize,
-{
-    let kind = K::kind(&());
+fn line<K: Serialize>(kind: &str, change: &Change<K>, live: Option<&K>) -> Option<String> {
     match change {
         Change::Keep => None,
-        Change::Create(object) => Some(created(&kind, &json!(object))),
+        Change::Create(object) => Some(created(kind, &json!(object))),
         Change::Patch { name, patch } => {
             let precondition = ["uid", "resourceVersion"].map(|it| &patch["metadata"][it]);
             assert!(!precondition.contains(&&Value::Null), "the write may hit another object");
-            let difference = difference(patch, &json!(live)).to_string();
-            Some(
-                format!("patch {kind} {name} {}", difference.replace("{}", ""))
-                    .trim_end()
-                    .to_owned(),
-            )
+            let difference = difference(patch, &json!(live)).to_string().replace("{}", "");
+            Some(format!("patch {kind} {name} {difference}").trim_end().to_owned())
         }
         Change::Delete { name, uid, .. } => {
             assert!(uid.is_some(), "the deletion may hit another object");
@@ -87,21 +86,33 @@ fn difference(patch: &Value, live: &Value) -> Value {
     other.filter(|(_, value)| *value != json!({})).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// A new object, with what suspends it and what a queue reads.
+/// A new object, with what suspends it and what a queue or a scheduler reads.
 fn created(kind: &str, object: &Value) -> String {
     let mut line = format!("create {kind} {}", object["metadata"]["name"].as_str().unwrap());
-    if let Some(suspend) = object["spec"].get("suspend") {
-        line.extend([format!(", suspend: {suspend}")]);
+    let (spec, template) = (&object["spec"], &object["spec"]["template"]);
+    let mut add = |what: &str, value: &Value| {
+        if !value.is_null() {
+            line.extend([format!(", {what}: {value}")]);
+        }
+    };
+    if kind.starts_with("PodGroup") {
+        add("spec", spec);
     }
-    for (whose, metadata) in
-        [("", &object["metadata"]), ("pods have ", &object["spec"]["template"]["metadata"])]
-    {
-        let annotations = metadata["annotations"].as_object().into_iter().flatten();
-        let shown = annotations.filter(|(key, _)| {
-            key.starts_with("kueue")
-                || [QUEUED_SIZE_ANNOTATION, SUSPENDED_ANNOTATION].contains(&key.as_str())
-        });
-        line.extend(shown.map(|(key, value)| format!(", {whose}{key}: {value}")));
+    add("suspend", &spec["suspend"]);
+    for (whose, metadata) in [("", &object["metadata"]), ("pods have ", &template["metadata"])] {
+        for field in ["labels", "annotations"] {
+            for (key, value) in metadata[field].as_object().into_iter().flatten() {
+                if key.contains("kueue")
+                    || key.starts_with("scheduling")
+                    || NOTES.contains(&key.as_str())
+                {
+                    add(&format!("{whose}{key}"), value);
+                }
+            }
+        }
+    }
+    for field in ["schedulerName", "schedulingGroup"] {
+        add(&format!("pods have {field}"), &template["spec"][field]);
     }
     line
 }
@@ -129,5 +140,5 @@ fn lines_of_config(live: Option<&ConfigMap>, change: &Change<ConfigMap>) -> Vec<
         };
         lines = [only_in(old, &new, "-"), only_in(&new, old, "+")].concat();
     }
-    line(&change, live).into_iter().chain(lines).collect()
+    line("ConfigMap", &change, live).into_iter().chain(lines).collect()
 }

@@ -5,10 +5,13 @@ use crate::controller::decide::{Plan, change::Change};
 use crate::controller::error::NameConflict;
 use crate::controller::fixtures::{at, ended_job, job};
 use crate::controller::job_ext::parallelism;
+use crate::controller::observe::gang::ObservedPodGroups;
 use crate::controller::observe::stores::strip_job;
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Observed, Pods};
+use crate::controller::pod_ext::running_beside;
 use flux_api::objects::AGENT_CONFIG_KEY;
+use flux_api::objects::gang::GangScheduler;
 use flux_contract::{AgentConfig, labels};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -43,7 +46,7 @@ impl PodCase {
         let containers: Vec<_> = self.containers.iter().map(container).collect();
         let mut pod = json!({
             "metadata": {
-                "name": name, "namespace": "apps", "labels": { labels::COMPLETION_INDEX: index },
+                "name": name, "namespace": "apps", "uid": "pod-uid", "labels": { labels::COMPLETION_INDEX: index },
             },
             "status": {
                 "phase": self.phase, "containerStatuses": containers,
@@ -100,6 +103,12 @@ fn create(plan: &Plan, live: &mut Observed) {
         live.services.insert(service.name_any(), service);
     }
     live.services_pod = created(&writes.services_pod).or_else(|| live.services_pod.take());
+    if let Some((scheduler, Change::Create(object))) = &writes.pod_group {
+        let mut object = object.as_ref().clone();
+        object.metadata.uid = Some("group-uid".to_owned());
+        object.metadata.resource_version = Some("5".to_owned());
+        live.gang = vec![(*scheduler, Some(object))];
+    }
     let config_map = writes.config_map.clone().with_lead_address([10, 0, 0, 1].into());
     live.config_map = created(&config_map).or_else(|| live.config_map.take());
     live.job = created(&writes.job).or_else(|| live.job.take());
@@ -107,7 +116,7 @@ fn create(plan: &Plan, live: &mut Observed) {
 
 /// The objects of `case` before its patches.
 pub(super) fn observed(case: &Case) -> Observed {
-    let mut live = Observed::default();
+    let mut live = Observed { gang: served(case), ..Observed::default() };
     if case.started.is_some() {
         let started = Case { started: case.started.clone(), ..Case::default() };
         // The pod of `spec.services` is created after the Job.
@@ -132,11 +141,18 @@ fn status(case: &Case, live: &Job) -> Option<k8s_openapi::api::batch::v1::JobSta
     Some(status)
 }
 
+fn served(case: &Case) -> ObservedPodGroups {
+    let served = |it: &GangScheduler| case.served.contains(&format!("{it:?}"));
+    GangScheduler::ALL.into_iter().filter(served).map(|it| (it, None)).collect()
+}
+
 fn pods(case: &Case) -> Pods {
     let pod = |pod: &Option<PodCase>| pod.as_ref().map(PodCase::pod);
     let waiting = case.waiting.clone();
+    let lead = pod(&case.lead);
     Pods {
-        lead: pod(&case.lead),
+        held: lead.clone().filter(|lead| running_beside(lead, "hello").is_some()),
+        lead,
         earlier_lead: pod(&case.earlier_lead),
         failed_worker: pod(&case.failed_worker),
         unstarted_leads: case.unstarted_leads.clone(),
@@ -158,6 +174,9 @@ pub(super) fn change(case: &Case, live: &mut Observed) {
         patch(&mut config, Some(change));
         *text = config.unwrap().to_toml().unwrap();
     }
+    for (_, pod_group) in &mut live.gang {
+        patch(pod_group, case.pod_group.as_ref());
+    }
     for (name, change) in &case.services {
         let mut service = live.services.remove(name);
         patch(&mut service, Some(change));
@@ -166,12 +185,16 @@ pub(super) fn change(case: &Case, live: &mut Observed) {
     if let Some(job) = &mut live.job {
         strip_job(job);
     }
+    if case.gone.iter().any(|it| it == "job") {
+        live.gang = served(case);
+    }
     for name in &case.gone {
         match name.as_str() {
             "job" => live.job = None,
             "configMap" => live.config_map = None,
             "servicesPod" => live.services_pod = None,
-            "lead" => live.pods.lead = None,
+            "lead" => (live.pods.lead, live.pods.held) = (None, None),
+            "podGroup" => live.gang[0].1 = None,
             service => assert!(live.services.remove(service).is_some(), "no Service {service}"),
         }
     }
