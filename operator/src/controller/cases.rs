@@ -22,10 +22,23 @@ use kube::ResourceExt as _;
 use objects::{PodCase, observed};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-const DECISIONS: &str = include_str!("cases/decisions.txt");
-const STATES: &str = include_str!("cases/states.txt");
+/// The files with decisions, each with its text.
+const DECISIONS: [(&str, &str); 5] = [
+    ("edits", include_str!("cases/decisions/edits.txt")),
+    ("gangs", include_str!("cases/decisions/gangs.txt")),
+    ("objects", include_str!("cases/decisions/objects.txt")),
+    ("sizes", include_str!("cases/decisions/sizes.txt")),
+    ("times", include_str!("cases/decisions/times.txt")),
+];
+/// The files with states.
+const STATES: [(&str, &str); 4] = [
+    ("ends", include_str!("cases/states/ends.txt")),
+    ("results", include_str!("cases/states/results.txt")),
+    ("starts", include_str!("cases/states/starts.txt")),
+    ("waits", include_str!("cases/states/waits.txt")),
+];
 
 /// Begins a line with something that follows from a case.
 const RESULT: &str = "  > ";
@@ -157,21 +170,21 @@ fn conflicts(
     })
 }
 
-/// The cases of a file: title, and the lines below it without the results.
+/// The cases of files: title, and the lines below it without the results.
 struct Table<'text>(Vec<(&'text str, String)>);
 
 impl<'text> Table<'text> {
-    fn new(text: &'text str) -> Self {
-        let cases = text.trim_end().split("\n\n").filter(|block| !block.starts_with('#'));
-        Self(
-            cases
-                .map(|block| {
-                    let (title, lines) = block.split_once('\n').unwrap_or((block, ""));
-                    let given = lines.lines().filter(|line| !line.starts_with(RESULT));
-                    (title, given.collect::<Vec<_>>().join("\n"))
-                })
-                .collect(),
-        )
+    fn new(files: &[(&str, &'text str)]) -> Self {
+        let blocks = files.iter().flat_map(|(_, text)| text.trim_end().split("\n\n"));
+        let cases = blocks.filter(|block| !block.starts_with('#')).map(|block| {
+            let (title, lines) = block.split_once('\n').unwrap_or((block, ""));
+            let given = lines.lines().filter(|line| !line.starts_with(RESULT));
+            (title, given.collect::<Vec<_>>().join("\n"))
+        });
+        let table = Self(cases.collect());
+        let titles: BTreeSet<_> = table.0.iter().map(|(title, _)| title).collect();
+        assert_eq!(titles.len(), table.0.len(), "two cases have the same title");
+        table
     }
 
     /// The fields of the case with this title; `like` names another case, whose other fields it has.
@@ -210,10 +223,10 @@ impl<'text> Table<'text> {
     }
 }
 
-/// `text` with the results that `lines` gives for each case.
-fn renewed(text: &str, lines: fn(&Conclusion) -> Vec<String>) -> String {
-    let table = Table::new(text);
-    let blocks = text.trim_end().split("\n\n").map(|block| {
+/// Compares the results in `files` of the directory `kind` with those that `lines` gives for each case.
+fn check(kind: &str, files: &[(&str, &str)], lines: fn(&Conclusion) -> Vec<String>) {
+    let table = Table::new(files);
+    let renewed = |block: &str| {
         let title = block.lines().next().unwrap();
         let Some((_, given)) = table.0.iter().find(|(it, _)| *it == title) else {
             return block.to_owned();
@@ -222,8 +235,12 @@ fn renewed(text: &str, lines: fn(&Conclusion) -> Vec<String>) -> String {
             lines(&table.conclude(title)).join("\n").replace('\n', &format!("\n{RESULT}"));
         let given = if given.is_empty() { String::new() } else { format!("{given}\n") };
         format!("{title}\n{given}{RESULT}{results}")
-    });
-    blocks.collect::<Vec<_>>().join("\n\n") + "\n"
+    };
+    for (name, text) in files {
+        let blocks: Vec<_> = text.trim_end().split("\n\n").map(renewed).collect();
+        let path = format!("cases/{kind}/{name}.txt");
+        expect_test::expect_file![path].assert_eq(&(blocks.join("\n\n") + "\n"));
+    }
 }
 
 /// The lifecycle, without the end, which the status has.
@@ -238,12 +255,10 @@ fn lifecycle(live: &Observed) -> String {
 
 #[test]
 fn each_case_has_its_decision() {
-    let text = renewed(DECISIONS, decision::lines);
-    expect_test::expect_file!["cases/decisions.txt"].assert_eq(&text);
+    check("decisions", &DECISIONS, decision::lines);
 }
 
 #[test]
 fn each_case_has_its_status() {
-    let text = renewed(STATES, state::lines);
-    expect_test::expect_file!["cases/states.txt"].assert_eq(&text);
+    check("states", &STATES, state::lines);
 }

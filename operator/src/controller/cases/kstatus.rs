@@ -59,7 +59,7 @@ fn a_minicluster_that_no_operator_has_seen_is_progressing() {
 fn kstatus_itself_agrees() {
     let mut program = Command::new(std::env::var("KSTATUS").unwrap());
     let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let states = Table::new(STATES);
+    let states = Table::new(&STATES);
     let cases = states.0.iter().map(|(title, _)| {
         let made = states.conclude(title);
         (*title, with_status(&made.object, &json!(made.status)))
