@@ -1,6 +1,6 @@
 //! The decision of a case, as lines of text.
 
-use super::{Conclusion, lifecycle};
+use super::case::{Conclusion, lifecycle};
 use crate::controller::decide::change::Change;
 use crate::controller::decide::start_deadline::StartDeadline;
 use crate::controller::decide::{Plan, next_reconcile};

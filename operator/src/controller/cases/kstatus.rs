@@ -1,6 +1,7 @@
 //! What tools that know no MiniClusters make of a status.
 
-use super::{STATES, Table, mini_cluster};
+use super::table::{STATES, Table};
+use crate::controller::fixtures::mini_cluster;
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use mlua::Lua;
 use serde_json::{Value, json};

@@ -1,8 +1,10 @@
 //! The status of a case, as lines of text.
 
+use super::case::{Conclusion, lifecycle};
 use super::kstatus::health;
-use super::{Conclusion, lifecycle};
-use flux_api::crd::MiniClusterStatus;
+use crate::controller::status::{change, summary};
+use crate::metrics::{StatusChange, Summary};
+use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
@@ -44,7 +46,27 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
         }
     }
     lines.push(format!("Argo CD: {}", health(object, status)));
+    lines.extend(metrics(object, status));
     lines
+}
+
+/// What the metrics count of `status`, which is written over that of `object`.
+fn metrics(object: &MiniCluster, status: &MiniClusterStatus) -> Option<String> {
+    let Summary { in_queue, waits_since, .. } = summary(object, status).unwrap();
+    let StatusChange { ready, end, .. } = change(object, status);
+    let parts: Vec<_> = [
+        in_queue.then(|| "in a queue".to_owned()),
+        waits_since.map(|since| format!("waits since {}", since.as_second())),
+        ready.map(|after| format!("ready after {after:?}")),
+        end.map(|end| match end.after {
+            Some(after) => format!("ended after {after:?}"),
+            None => "ended".to_owned(),
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!parts.is_empty()).then(|| format!("metrics: {}", parts.join(", ")))
 }
 
 /// The fields of `status` that differ between the cases.
