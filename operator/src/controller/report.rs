@@ -2,7 +2,7 @@
 //!
 //! Minor status changes are postponed and written together: a thousand starting pods cause a thousand of them.
 
-mod events;
+pub(super) mod events;
 
 use super::context::{Context, FIELD_MANAGER};
 use super::error::{Error, Verb};

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod autoscale;
-mod changes;
 mod citizen;
 mod command;
 mod gang;

@@ -67,6 +67,8 @@ pub(super) struct Case {
     pub(super) taken_aliases: Vec<String>,
     /// Pods that the queue of Flux wants, and those that it wanted a moment ago.
     pub(super) demand: Option<(u32, Option<u32>)>,
+    /// Why the lead does not answer what its queue needs.
+    pub(super) demand_fails: Option<String>,
     /// A quota forbids the write of the Job.
     pub(super) is_forbidden: bool,
     /// The case that shows the status before.
@@ -106,13 +108,14 @@ impl Case {
         let generation = object.metadata.generation.unwrap();
         let cluster = validate(&object, &defaults());
         let live = live.classified(cluster.as_ref().ok(), generation, &images.agent, &now);
+        let failed = self.demand_fails.clone().map(Answer::Failed);
         let answer = |(wanted, kept)| Answer::Demand(Demand { wanted, kept });
         let input = DecisionInput {
             generation,
             now: now.clone(),
             expires: expires(&object.spec),
             cluster,
-            answer: self.demand.map_or(Answer::None, answer),
+            answer: self.demand.map(answer).or(failed).unwrap_or_default(),
             images: &images,
             image_volumes: Err("not checked".to_owned()),
             rest_token: Some(Redacted::new("secret-token".to_owned())),

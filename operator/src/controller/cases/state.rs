@@ -2,6 +2,7 @@
 
 use super::case::{Conclusion, lifecycle};
 use super::kstatus::health;
+use crate::controller::report::events::events;
 use crate::controller::status::{change, summary};
 use crate::metrics::{StatusChange, Summary};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
@@ -47,6 +48,12 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
     }
     lines.push(format!("Argo CD: {}", health(object, status)));
     lines.extend(metrics(object, status));
+    let old = object.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
+    let events = events(old, &status.conditions);
+    let events: Vec<_> = events.iter().map(|it| format!("{:?} {}", it.type_, it.reason)).collect();
+    if !events.is_empty() {
+        lines.push(format!("Events: {}", events.join(", ")));
+    }
     lines
 }
 

@@ -17,7 +17,8 @@ pub(super) const DECISIONS: [(&str, &str); 5] = [
     ("times", include_str!("decisions/times.txt")),
 ];
 /// The files with states.
-pub(super) const STATES: [(&str, &str); 4] = [
+pub(super) const STATES: [(&str, &str); 5] = [
+    ("changes", include_str!("states/changes.txt")),
     ("ends", include_str!("states/ends.txt")),
     ("results", include_str!("states/results.txt")),
     ("starts", include_str!("states/starts.txt")),
