@@ -2,7 +2,10 @@
 
 use super::case::{Conclusion, lifecycle};
 use super::kstatus::health;
+use crate::controller::decide::deletion::time_until_deletion;
+use crate::controller::fixtures::at;
 use crate::controller::report::events::events;
+use crate::controller::report::write_interval;
 use crate::controller::status::{change, summary};
 use crate::metrics::{StatusChange, Summary};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
@@ -48,12 +51,19 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
     }
     lines.push(format!("Argo CD: {}", health(object, status)));
     lines.extend(metrics(object, status));
-    let old = object.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
-    let events = events(old, &status.conditions);
+    let old = object.status.clone().unwrap_or_default();
+    let events = events(&old.conditions, &status.conditions);
     let events: Vec<_> = events.iter().map(|it| format!("{:?} {}", it.type_, it.reason)).collect();
     if !events.is_empty() {
         lines.push(format!("Events: {}", events.join(", ")));
     }
+    if old == *status {
+        lines.push("nothing is written".to_owned());
+    } else if let Some(interval) = write_interval(&old, status) {
+        lines.push(format!("the write may wait {interval:?}"));
+    }
+    let deletion = time_until_deletion(&object.spec, status, &at(conclusion.now));
+    lines.extend(deletion.map(|remaining| format!("deleted in {remaining:?}")));
     lines
 }
 

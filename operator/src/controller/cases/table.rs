@@ -17,8 +17,9 @@ pub(super) const DECISIONS: [(&str, &str); 5] = [
     ("times", include_str!("decisions/times.txt")),
 ];
 /// The files with states.
-pub(super) const STATES: [(&str, &str); 5] = [
+pub(super) const STATES: [(&str, &str); 6] = [
     ("changes", include_str!("states/changes.txt")),
+    ("deletions", include_str!("states/deletions.txt")),
     ("ends", include_str!("states/ends.txt")),
     ("results", include_str!("states/results.txt")),
     ("starts", include_str!("states/starts.txt")),
