@@ -2,6 +2,8 @@
 //! `observe` reads, `decide` and `status` are functions of values, `apply` and `report` write.
 
 mod apply;
+#[cfg(test)]
+mod cases;
 mod context;
 mod decide;
 mod error;

@@ -13,8 +13,6 @@ pub(super) mod queue;
 pub(super) mod record;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
-#[cfg(test)]
-mod tests;
 
 use super::error::Error;
 use super::job_ext::{lacks_brokers, lacks_pods};

@@ -1,18 +1,14 @@
 //! Values for the unit tests of this module.
 
 use crate::controller::context::Context;
-use crate::controller::observe::Observed;
-use crate::controller::run_record::RECORD_ANNOTATION;
-use flux_api::cluster::FixedFields;
 pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
 use http::{Request, Response};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::Client;
 use kube::client::Body;
-use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tower_test::mock::Handle;
 
@@ -66,23 +62,6 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
     job
 }
 
-/// A MiniCluster with this Job.
-pub(super) fn observed(job: Option<Job>) -> Observed {
-    Observed { job, ..Observed::default() }.classified(None, 1, "agent", &at(300))
-}
-
-/// Records on the `ConfigMap` of `live` that its Job has failed, and removes the Job.
-pub(super) fn delete_failed_job(live: &mut Observed) {
-    let job = live.job.take().unwrap();
-    let note = json!({
-        "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",
-        "fields": FixedFields::noted_hash(job.annotations()),
-        "message": "", "a field of another release": 1,
-    });
-    let annotations = live.config_map.as_mut().unwrap().annotations_mut();
-    annotations.insert(RECORD_ANNOTATION.to_owned(), note.to_string());
-}
-
 pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {
     let ready = if phase == "Running" && state.running.is_some() { "True" } else { "False" };
     let container = ContainerStatus {
@@ -100,12 +79,6 @@ pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerStat
     .unwrap()
 }
 
-pub(crate) fn ready_lead() -> Pod {
-    let mut lead = pod("hello-0", "Running", "hello", running());
-    lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;
-    lead
-}
-
 pub(crate) fn running() -> ContainerState {
     serde_json::from_value(json!({ "running": {} })).unwrap()
 }
@@ -118,10 +91,4 @@ pub(crate) fn waiting(reason: &str) -> ContainerState {
 pub(crate) fn ended(exit_code: i32, reason: &str, message: Option<&str>) -> ContainerState {
     let end = json!({ "exitCode": exit_code, "reason": reason, "message": message });
     serde_json::from_value(json!({ "terminated": end })).unwrap()
-}
-
-/// Conditions as `type -> (status, reason)`.
-pub(crate) fn table(status: &flux_api::crd::MiniClusterStatus) -> BTreeMap<&str, (&str, &str)> {
-    let pairs = status.conditions.iter();
-    pairs.map(|c| (c.type_.as_str(), (c.status.as_str(), c.reason.as_str()))).collect()
 }

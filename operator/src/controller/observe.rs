@@ -251,6 +251,3 @@ async fn headless_service(
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {
     services.map(ResourceExt::name_any).collect()
 }
-
-#[cfg(test)]
-mod tests;

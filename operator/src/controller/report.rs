@@ -2,7 +2,7 @@
 //!
 //! Minor status changes are postponed and written together: a thousand starting pods cause a thousand of them.
 
-mod events;
+pub(super) mod events;
 
 use super::context::{Context, FIELD_MANAGER};
 use super::error::{Error, Verb};
@@ -100,7 +100,7 @@ fn still_waits(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
 }
 
 /// The least interval between `old` and `new`; `None` for a change on which people act, as one with an Event.
-fn write_interval(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
+pub(super) fn write_interval(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     use State::{Ending, Pending, Running, Starting};
     let interval = match (old.state, new.state) {
         (before, now) if before == now => STATUS_WRITE_INTERVAL,
@@ -171,31 +171,6 @@ mod tests {
 
     fn status(state: State, ready_brokers: i32) -> MiniClusterStatus {
         MiniClusterStatus { state: Some(state), ready_brokers, ..MiniClusterStatus::default() }
-    }
-
-    fn with_condition(type_: &str, reason: &str) -> MiniClusterStatus {
-        let conditions = vec![fixtures::condition(type_, "True", reason, 0)];
-        MiniClusterStatus { conditions, ..status(State::Starting, 1) }
-    }
-
-    #[test]
-    fn only_numbers_messages_and_passing_states_wait() {
-        let starting = status(State::Starting, 1);
-        for (new, waits) in [
-            (status(State::Starting, 2), Some(STATUS_WRITE_INTERVAL)),
-            (status(State::Ending, 0), Some(PASSING_STATE_INTERVAL)),
-            (status(State::Running, 4), None),
-            (status(State::Failed, 0), None),
-            (status(State::Suspended, 0), None),
-            (MiniClusterStatus { size: 8, ..starting.clone() }, None),
-            (MiniClusterStatus { observed_generation: Some(2), ..starting.clone() }, None),
-            (with_condition("Progressing", "Starting"), Some(STATUS_WRITE_INTERVAL)),
-            (with_condition("Progressing", "Waiting"), None),
-            (with_condition("Ready", "QuorumReached"), None),
-        ] {
-            assert_eq!(write_interval(&starting, &new), waits, "{new:?}");
-        }
-        assert_eq!(write_interval(&status(State::Suspended, 0), &status(State::Pending, 0)), None);
     }
 
     #[tokio::test]

@@ -1,16 +1,12 @@
 //! Computes the status from the live objects and the plan.
 
 mod asked_for;
-mod brokers;
 mod conditions;
 mod facts;
 mod kstatus;
-mod lead_replaced;
 mod measured;
 mod progressing;
 mod result;
-#[cfg(test)]
-mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
 pub(super) use facts::Facts;
@@ -20,8 +16,8 @@ use super::error::Error;
 use super::job_ext;
 use super::observe::lifecycle::{Lifecycle, Suspender, removed_by_suspension};
 use super::observe::pod_view::{PodView, exit_code_of_lost_lead};
-use brokers::Brokers;
 use conditions::Conditions;
+use facts::{Brokers, replaced};
 use flux_api::crd::{MiniCluster, MiniClusterStatus, Reason, State, TimelineEntry};
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::Pod;
@@ -46,7 +42,7 @@ pub(super) fn status(
     let (exit_code, timeline) = record(old_run, facts, lead.as_ref());
     let result = result::result(old_run, name, facts, lead.as_ref(), exit_code, &now);
     let brokers = Brokers::of(facts, old_run);
-    let replaced = lead_replaced::replaced(facts, name, lead.as_ref(), &now);
+    let replaced = replaced(facts, name, lead.as_ref(), &now);
     let mut list = Conditions::new(old, facts.plan.generation, now);
     accepted(&mut list, facts);
     progressing::progressing(&mut list, facts, &brokers, lead.as_ref(), replaced.as_deref());

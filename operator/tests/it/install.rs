@@ -116,27 +116,6 @@ async fn a_node_that_no_pod_gets_to_does_not_decide() {
     }
 }
 
-/// An API server with a disabled feature drops its fields without an error.
-#[tokio::test(start_paused = true)]
-async fn fields_that_the_server_drops_are_named() {
-    let spec = json!({
-        "flux": { "container": { "install": "Image" } },
-        "pod": { "resources": { "memory": "1Gi" } },
-    });
-    let world = world_of(&spec, Some("v1.33.13"), None);
-    world.reconcile().await.unwrap();
-    assert_eq!(world.condition("Accepted").1, "Accepted");
-    let mut job = world.server.get(JOB).unwrap();
-    let pod = &mut job["spec"]["template"]["spec"];
-    pod.as_object_mut().unwrap().remove("resources").unwrap();
-    pod["volumes"].as_array_mut().unwrap().retain(|volume| volume["image"].is_null());
-    world.server.put(JOB, job);
-    world.reconcile().await.unwrap();
-    let (status, reason, message) = world.condition("Accepted");
-    assert_eq!((status.as_str(), reason.as_str()), ("True", "FieldsNotActedOn"));
-    assert!(message.contains("spec.pod.resources") && message.contains("ImageVolume"), "{message}");
-}
-
 /// A Job's pod template cannot change, even if nodes and operator are replaced.
 #[tokio::test(start_paused = true)]
 async fn a_job_keeps_its_install_method_when_the_nodes_change() {

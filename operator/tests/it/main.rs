@@ -2,11 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod autoscale;
-mod changes;
 mod citizen;
 mod command;
 mod gang;
-mod held;
 mod install;
 mod installation;
 mod leader;

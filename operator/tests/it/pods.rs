@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
-const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
 
 #[tokio::test]
 async fn bug_1_no_pod_of_anybody_is_written_to() {
@@ -100,22 +99,6 @@ async fn refused_pods_are_a_condition_until_they_are_created() {
     world.server.change(JOB, |job| job["status"] = started(4));
     world.reconcile().await.unwrap();
     assert_eq!(world.condition("Progressing").0, "True");
-}
-
-#[tokio::test]
-async fn a_services_pod_that_does_not_start_is_named() {
-    let services = json!([{ "image": "registry", "name": "registry" }]);
-    let world = World::reconciled(&json!({ "services": services })).await;
-    world.reconcile().await.unwrap();
-    let waits = json!({ "reason": "ImagePullBackOff", "message": "no such image" });
-    let registry = container("registry", &json!({ "waiting": waits }));
-    world.server.change(SERVICES, |pod| {
-        pod["status"] = json!({ "phase": "Pending", "containerStatuses": [registry] });
-    });
-    world.reconcile().await.unwrap();
-    let (_, reason, message) = world.condition("Progressing");
-    assert_eq!(reason, "Waiting");
-    assert!(message.contains("hello-services") && message.contains("no such image"), "{message}");
 }
 
 #[tokio::test]

@@ -214,3 +214,24 @@ async fn each_field_of_the_status_gets_a_value() {
     let silent = fields.iter().map(|(path, _)| path.as_str()).filter(is_silent);
     assert_eq!(silent.collect::<Vec<_>>(), [""; 0]);
 }
+
+#[tokio::test]
+async fn an_invalid_edit_of_a_run_hides_no_end() {
+    let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
+    world.reconcile().await.unwrap();
+    world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
+    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.condition("Accepted").1, "Invalid");
+    world.edit(3, |spec| spec["flux"]["topology"] = json!("other nonsense"));
+    world.reconcile().await.unwrap();
+    let events = world.events().into_iter().filter(|(reason, _)| reason == "Invalid");
+    let notes: Vec<String> = events.map(|(_, note)| note).collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[1].contains("other nonsense"), "{notes:?}");
+    finish(&world, "Failed", 7);
+    world.edit(4, |spec| spec["cleanup"] = json!(true));
+    let writes = world.writes().await;
+    let services = "DELETE /api/v1/namespaces/work/pods/hello-services".to_owned();
+    let address = "DELETE /api/v1/namespaces/work/services/hello-lead".to_owned();
+    assert_eq!(writes, [address, services, patch(CONFIG), status(), format!("DELETE {CLUSTER}")]);
+}

@@ -6,6 +6,7 @@ use flux_testkit::job_policy;
 use flux_testkit::job_policy::Verdict::{self, Count, FailJob, Ignore};
 use flux_testkit::samples::{hello, stored};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 #[test]
@@ -80,5 +81,39 @@ fn another_container_fails_the_job_only_by_its_own_failure() {
         for code in [2, 76, 137, 143, 255] {
             assert_eq!(verdict(&job, container, code, false), Count, "{container} {code}");
         }
+    }
+}
+
+#[test]
+fn each_service_selects_the_pods_that_it_is_for() {
+    let spec = json!({
+        "services": [{ "image": "db", "name": "db" }],
+        "containers": [
+            { "image": "app", "command": "echo hello", "runFlux": true },
+            { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
+        ],
+    });
+    for (minimal, by_headless) in [(false, [true, true, true]), (true, [true, false, false])] {
+        let mut spec = spec.clone();
+        spec["flux"] = json!({ "minimalService": minimal });
+        let cluster = cluster(&hello(&spec));
+        let (services, desired) = built(&cluster);
+        let template = desired.job.spec.unwrap().template.metadata.unwrap().labels.unwrap();
+        // The labels of the Job controller are among those of a pod.
+        let pod = |index: &str| {
+            let mut labels = template.clone();
+            labels.insert("batch.kubernetes.io/job-name".to_owned(), "hello".to_owned());
+            labels.insert("batch.kubernetes.io/job-completion-index".to_owned(), index.to_owned());
+            labels
+        };
+        let pods = [pod("0"), pod("1"), desired.services_pod.unwrap().metadata.labels.unwrap()];
+        let selected = |service: &Service| {
+            let selector = service.spec.as_ref().unwrap().selector.clone().unwrap();
+            pods.each_ref().map(|pod| selector.iter().all(|(key, it)| pod.get(key) == Some(it)))
+        };
+        assert_eq!(selected(&services.headless), by_headless);
+        assert_eq!(selected(&services.lead), [true, false, false]);
+        assert_eq!(selected(&services.exposed[0]), [true, true, false]);
+        assert_eq!(selected(&services.aliases[0]), [true, true, false]);
     }
 }

@@ -60,11 +60,7 @@ pub(super) fn decide(cluster: &Cluster, answer: &Answer) -> Option<AutoscaleDeci
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{cluster, job, observed};
-    use flux_api::objects::agent_config;
-    use k8s_openapi::api::batch::v1::Job;
     use proptest::prelude::*;
-    use serde_json::json;
 
     fn bounds(min_size: u32, max_size: u32) -> Autoscale {
         let (min_size, max_size) = (min_size.cast_signed(), max_size.cast_signed());
@@ -91,34 +87,6 @@ mod tests {
         ] {
             assert_eq!(size(&bounds(2, 6), now, demand), next, "{now} {demand:?}");
         }
-    }
-
-    fn sized(spec: &serde_json::Value, job: Option<Job>, counts: bool) -> u32 {
-        let cluster = cluster(spec);
-        let mut running = agent_config(&cluster, None);
-        running.autoscale = running.autoscale.filter(|_| counts);
-        let answer = Answer::Demand(Demand { wanted: 6, kept: None });
-        with_size(&cluster, Some(&running), &observed(job), &answer).size
-    }
-
-    #[test]
-    fn demand_changes_the_size_within_the_registered_hosts() {
-        let spec = json!({ "size": 2, "autoscale": { "maxSize": 9 } });
-        assert_eq!(sized(&spec, Some(job(4)), true), 6);
-        assert_eq!(sized(&spec, None, true), 2);
-        assert_eq!(sized(&spec, Some(job(4)), false), 2, "the agents do not count the demand");
-        assert_eq!(sized(&json!({ "size": 2 }), Some(job(4)), true), 2);
-        let live = observed(Some(job(4)));
-        let lost = with_size(&cluster(&spec), None, &live, &Answer::None);
-        assert_eq!(lost.size, 4, "the agents' configuration was deleted");
-        let mut suspended = job(0);
-        suspended.spec.as_mut().unwrap().suspend = Some(true);
-        assert_eq!(sized(&spec, Some(suspended.clone()), true), 6, "its pods have not ended yet");
-        suspended.status = None;
-        assert_eq!(sized(&spec, Some(suspended), true), 2);
-        let asked = cluster(&json!({ "size": 8, "autoscale": { "minSize": 8, "maxSize": 9 } }));
-        let running = agent_config(&cluster(&json!({ "autoscale": { "maxSize": 5 } })), None);
-        assert_eq!(with_size(&asked, Some(&running), &live, &Answer::None).size, 5);
     }
 
     proptest! {

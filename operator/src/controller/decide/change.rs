@@ -148,20 +148,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_key_in_a_selector_is_removed() {
-        let service = |selector: &Value| -> Service {
-            serde_json::from_value(json!({ "spec": { "selector": selector } })).unwrap()
-        };
-        let desired = || service(&json!({ "job": "hello" }));
-        let live = service(&json!({ "job": "hello", "more": "x" }));
-        let Change::Patch { patch, .. } = Change::of_service(Some(&live), desired()) else {
-            panic!()
-        };
-        assert_eq!(patch["spec"]["selector"], json!({ "job": "hello", "more": null }));
-        assert_eq!(Change::of_service(Some(&desired()), desired()), Change::Keep);
-    }
-
-    #[test]
     fn additions_of_the_api_server_are_no_difference() {
         let live = json!({ "data": { "a": "1" }, "list": [1, 2], "ports": [{ "port": 1, "protocol": "TCP" }] });
         for (desired, is_in_live) in [

@@ -1,11 +1,15 @@
-//! The input of the status.
+//! The input of the status, and what several conditions take from it.
 
 use crate::controller::decide::Plan;
+use crate::controller::decide::queue::admitted_in_part;
 use crate::controller::error::Error;
-use crate::controller::job_ext::noted_generation;
+use crate::controller::job_ext::{noted_generation, parallelism, ready_pods};
 use crate::controller::observe::Observed;
 use crate::controller::observe::lifecycle::{End, Lifecycle};
-use flux_api::crd::State;
+use crate::controller::observe::pod_view::PodView;
+use crate::controller::pod_ext::replaced_before;
+use flux_api::crd::{MiniClusterStatus, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 pub(crate) struct Facts<'facts> {
     /// The objects after the writes of the plan.
@@ -32,4 +36,51 @@ impl Facts<'_> {
         let ended = self.live.lifecycle.record().map(|run| run.generation);
         noted.or(ended).unwrap_or(self.plan.generation)
     }
+}
+
+/// How many brokers a run has.
+pub(super) struct Brokers {
+    pub(super) ready: i32,
+    pub(super) size: i32,
+    /// Message about a queue that has admitted fewer pods than requested.
+    pub(super) admitted: Option<String>,
+}
+
+impl Brokers {
+    /// The numbers of the Job; the size from `old_run` if the Job is gone.
+    pub(super) fn of(facts: &Facts<'_>, old_run: Option<&MiniClusterStatus>) -> Self {
+        let ready = facts.live.job.as_ref().map(ready_pods).unwrap_or_default();
+        let kept = old_run.map(|old| old.size);
+        let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
+        // The Job counts a ready lead a moment after the lead is ready.
+        let least = i32::from(facts.live.lifecycle == Lifecycle::Running);
+        let ready = if facts.end().is_some() { 0 } else { ready.max(least) };
+        Self { ready, size, admitted: facts.live.job.as_ref().and_then(admitted_in_part) }
+    }
+
+    pub(super) fn message(&self) -> String {
+        let admitted = self.admitted.as_ref().map(|admitted| format!(" ({admitted})"));
+        format!("{} of {} brokers are ready{}", self.ready, self.size, admitted.unwrap_or_default())
+    }
+}
+
+/// Why the lead was or will be replaced; `None` for a first lead, and for a command's lead, which is never replaced.
+pub(super) fn replaced(
+    facts: &Facts<'_>,
+    runner: &str,
+    lead: Option<&PodView<'_>>,
+    now: &Time,
+) -> Option<String> {
+    let lead = lead.filter(|_| facts.plan.interactive)?;
+    let earlier = facts.live.pods.earlier_lead.as_ref();
+    let earlier = earlier.map(|pod| PodView::new(pod, runner, now));
+    // A pod without started containers had no jobs.
+    let ended = [Some(lead), earlier.as_ref()].into_iter().flatten().find(|it| it.ended.is_some());
+    let outcome = ended.and_then(PodView::failure).or_else(|| lead.earlier_end());
+    let gone = || {
+        let why = "its earlier pod is gone: it was deleted, or its node was lost";
+        (replaced_before(lead.pod) > 0).then(|| why.to_owned())
+    };
+    let cause = outcome.map(|it| it.message).or_else(gone)?;
+    Some(format!("the lead was replaced, and jobs that are in no archive are lost: {cause}"))
 }

@@ -90,88 +90,15 @@ mod tests {
     use crate::controller::fixtures::{at, condition};
     use flux_api::crd::MiniClusterSpec;
 
-    /// A status with these conditions: type, status, reason, and the second of the last transition.
-    fn status(state: State, conditions: &[(&str, &str, &str, i64)]) -> MiniClusterStatus {
-        let conditions = conditions
-            .iter()
-            .map(|(type_, status, reason, second)| condition(type_, status, reason, *second));
-        MiniClusterStatus {
-            state: Some(state),
-            size: 4,
-            conditions: conditions.collect(),
-            ..MiniClusterStatus::default()
-        }
-    }
-
-    /// A MiniCluster that was created at second 10.
-    fn mini_cluster(status: Option<MiniClusterStatus>) -> MiniCluster {
+    #[test]
+    fn a_minicluster_without_conditions_waits_since_its_creation() {
         let mut mini_cluster = MiniCluster::new("hello", MiniClusterSpec::default());
         mini_cluster.metadata.creation_timestamp = Some(at(10));
-        mini_cluster.status = status;
-        mini_cluster
-    }
-
-    fn waits(state: State, conditions: &[(&str, &str, &str, i64)]) -> (Option<i64>, bool) {
-        let found = summary(&mini_cluster(None), &status(state, conditions)).unwrap();
-        (found.waits_since.map(Timestamp::as_second), found.in_queue)
-    }
-
-    #[test]
-    fn waiting_time_starts_after_the_queue_or_a_lost_lead() {
-        let unready = |at| ("Ready", "False", "Starting", at);
-        let resumed = |at| ("Suspended", "False", "NotSuspended", at);
-        let suspended = |reason| ("Suspended", "True", reason, 15);
-        for (state, conditions, expected) in [
-            (State::Pending, vec![], (Some(10), false)),
-            (State::Pending, vec![unready(11), resumed(11)], (Some(11), false)),
-            (State::Starting, vec![unready(11), resumed(40)], (Some(40), false)),
-            (State::Degraded, vec![unready(50), resumed(11)], (Some(50), false)),
-            (State::Suspended, vec![unready(11), suspended("InQueue")], (Some(15), true)),
-            (State::Suspended, vec![unready(11), suspended("JobSuspended")], (None, false)),
-            (State::Running, vec![resumed(11)], (None, false)),
-            (State::Failed, vec![unready(11), resumed(11)], (None, false)),
-        ] {
-            assert_eq!(waits(state, &conditions), expected, "{state:?} {conditions:?}");
-        }
-    }
-
-    #[test]
-    fn only_the_first_time_ready_is_counted() {
-        let ready = status(State::Running, &[("Ready", "True", "QuorumReached", 31)]);
-        let unready = |at| {
-            let conditions =
-                [("Ready", "False", "Starting", at), ("Complete", "False", "NotFinished", 11)];
-            status(State::Starting, &conditions)
-        };
-        let not_seen = MiniClusterStatus::default();
-        let suspended = status(State::Suspended, &[("Complete", "False", "NotFinished", 11)]);
-        for (old, after) in [
-            (None, Some(21)),
-            (Some(not_seen), Some(21)),
-            (Some(suspended), None),
-            (Some(unready(11)), Some(21)),
-            (Some(unready(25)), None),
-            (Some(ready.clone()), None),
-        ] {
-            let mini_cluster = mini_cluster(old);
-            assert_eq!(change(&mini_cluster, &ready).ready, after.map(Duration::from_secs));
-            assert_eq!(change(&mini_cluster, &unready(11)).ready, None);
-            let complete = status(State::Complete, &[("Ready", "True", "Complete", 31)]);
-            assert_eq!(change(&mini_cluster, &complete).ready, None);
-        }
-    }
-
-    #[test]
-    fn an_end_is_counted_once() {
-        let mut over = status(State::Failed, &[]);
-        over.completion_time = Some(at(70));
-        let end = |mini_cluster: &MiniCluster, new: &MiniClusterStatus| {
-            change(mini_cluster, new).end.map(|end| end.after)
-        };
-        assert_eq!(end(&mini_cluster(None), &over), Some(Some(Duration::from_mins(1))));
-        assert_eq!(end(&mini_cluster(Some(over.clone())), &over), None);
-        assert_eq!(end(&mini_cluster(Some(over.clone())), &status(State::Running, &[])), None);
-        over.completion_time = Some(at(5));
-        assert_eq!(end(&mini_cluster(None), &over), Some(None));
+        let mut status = MiniClusterStatus { state: Some(State::Pending), ..Default::default() };
+        let since = summary(&mini_cluster, &status).unwrap().waits_since;
+        assert_eq!(since.map(Timestamp::as_second), Some(10));
+        mini_cluster.status = Some(status.clone());
+        status.conditions = vec![condition(kind::READY, "True", "QuorumReached", 31)];
+        assert_eq!(change(&mini_cluster, &status).ready, Some(Duration::from_secs(21)));
     }
 }

@@ -1,8 +1,7 @@
 //! The condition `Progressing`: what happens now, what is waited for, and which error stops it.
 
-use super::brokers::Brokers;
 use super::conditions::{Conditions, kind};
-use super::facts::Facts;
+use super::facts::{Brokers, Facts};
 use crate::controller::job_ext::{HELD_ANNOTATION, is_finished};
 use crate::controller::observe::foreign::Foreign;
 use crate::controller::observe::lifecycle::Lifecycle;

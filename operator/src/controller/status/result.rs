@@ -92,87 +92,13 @@ fn end_of(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::decide::Plan;
-    use crate::controller::fixtures::{at, ended, ended_job, job, observed, pod};
-    use crate::controller::observe::{Observed, Pods};
-    use crate::controller::status::status;
-    use k8s_openapi::api::core::v1::ContainerState;
-    use serde_json::json;
-
-    fn of(old: Option<&MiniClusterStatus>, type_: &str, pods: Pods) -> MiniClusterStatus {
-        let job = Some(ended_job(type_, "PodFailurePolicy"));
-        let live = Observed { job, pods, ..Observed::default() };
-        let live = live.classified(None, 1, "agent", &at(300));
-        let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
-        status(old, "hello", &Facts { live: &live, plan: &plan, error: None }, at(300))
-    }
-
-    fn indexed(index: u32, phase: &str, container: &str, state: ContainerState) -> Pod {
-        let mut pod = pod(&format!("hello-{index}-abcde"), phase, container, state);
-        let index = (labels::COMPLETION_INDEX.to_owned(), index.to_string());
-        pod.metadata.labels = Some([index].into());
-        pod
-    }
-
-    fn of_lead(type_: &str, code: i32, message: &serde_json::Value) -> MiniClusterStatus {
-        let phase = if code == 0 { "Succeeded" } else { "Failed" };
-        let lead = indexed(0, phase, "hello", ended(code, "Error", Some(&message.to_string())));
-        of(None, type_, Pods { lead: Some(lead), ..Pods::default() })
-    }
 
     #[test]
-    fn the_failed_task_is_kept_when_the_pods_are_gone() {
-        let status = of_lead(
-            "Failed",
-            137,
-            &json!({
-                "exitCode": 137, "commandRan": true, "jobid": "ƒUryWAs", "output": "broken\n",
-                "failedTask": { "rank": 2, "host": "hello-1", "signal": 9 },
-            }),
+    fn only_the_end_of_a_long_output_is_kept() {
+        let output = format!("{}\nno space", "é".repeat(2000));
+        let end = end_of(&output);
+        assert!(
+            (OUTPUT_LIMIT - 1..=OUTPUT_LIMIT).contains(&end.len()) && end.ends_with("no space")
         );
-        let expected = RunResult {
-            exit_code: 137,
-            signal: Some(9),
-            rank: Some(2),
-            host: Some("hello-1".to_owned()),
-            container: Some("hello".to_owned()),
-            jobid: Some("ƒUryWAs".to_owned()),
-            output: Some("broken\n".to_owned()),
-        };
-        assert_eq!((status.result.as_ref(), status.jobid.as_str()), (Some(&expected), "ƒUryWAs"));
-        let failed = status.end().unwrap().message.clone();
-        assert!(failed.contains("exit code 137") || failed.contains("code 137"), "{failed}");
-        assert!(failed.contains("rank 2 on hello-1"), "{failed}");
-        let later = of(Some(&status), "Failed", Pods::default());
-        assert_eq!((later.result, later.jobid), (Some(expected), status.jobid));
-    }
-
-    #[test]
-    fn only_a_run_that_ended_has_a_result() {
-        let message = json!({ "exitCode": 0, "commandRan": true, "jobid": "ƒ1" });
-        let status = of_lead("Complete", 0, &message);
-        let jobid = Some("ƒ1".to_owned());
-        let expected = RunResult { jobid, ..RunResult::default() };
-        assert_eq!(status.result, Some(expected));
-        let gone = of(Some(&status), "Complete", Pods::default());
-        assert_eq!((gone.result, gone.jobid), (status.result, status.jobid));
-        let unseen = of(None, "Complete", Pods::default());
-        assert_eq!(unseen.result, Some(RunResult::default()));
-        let (live, plan) = (observed(Some(job(4))), Plan::default());
-        let facts = Facts { live: &live, plan: &plan, error: None };
-        assert_eq!(super::super::status(None, "hello", &facts, at(300)).result, None);
-    }
-
-    #[test]
-    fn another_container_that_failed_is_named_with_what_it_left() {
-        let left = format!("{}\nno space\n", "x".repeat(2000));
-        let worker = indexed(3, "Failed", "proxy", ended(5, "Error", Some(&left)));
-        let status = of(None, "Failed", Pods { failed_worker: Some(worker), ..Pods::default() });
-        let result = status.result.unwrap();
-        assert_eq!((result.exit_code, result.host.as_deref()), (5, Some("hello-3")));
-        assert_eq!(result.container.as_deref(), Some("proxy"));
-        let output = result.output.unwrap();
-        assert!(output.len() == OUTPUT_LIMIT && output.ends_with("no space"), "{output}");
-        assert_eq!(status.exit_code, None);
     }
 }
