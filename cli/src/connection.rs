@@ -108,3 +108,12 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
     let is_unknown = answer.is_some_and(|status| status.code == 404 && status.details.is_none());
     if is_unknown { ": install the operator first, the cluster lacks its CRD" } else { "" }
 }
+
+/// The message of the API server or, if it has sent none, the whole error.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let answer = error.chain().find_map(|cause| {
+        let Some(kube::Error::Api(status)) = cause.downcast_ref() else { return None };
+        Some(status.message.clone())
+    });
+    answer.unwrap_or_else(|| format!("{error:#}"))
+}

@@ -82,7 +82,7 @@ enum Read {
     Unwanted,
 }
 
-/// Follows the log of a container to its end. `take` receives each line and returns whether it wants more.
+/// Follows the log of a container to its end or, unless `parameters` follow it, reads what it has. `take` receives each line and returns whether it wants more.
 pub(crate) async fn follow<Taken: Future<Output = bool>>(
     target: MiniClusterRef,
     pod: String,
@@ -90,8 +90,8 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     mut take: impl FnMut(Line) -> Taken,
 ) -> Result<()> {
     let api = target.connection.api::<Pod>();
-    let mut parameters = LogParams { follow: true, timestamps: true, ..parameters };
-    let (mut progress, mut has_ended) = (Progress::default(), false);
+    let mut parameters = LogParams { timestamps: true, ..parameters };
+    let (mut progress, mut has_ended) = (Progress::default(), !parameters.follow);
     loop {
         let read = match api.log_stream(&pod, &parameters).await {
             Ok(log) => read(log, &mut progress, has_ended, &mut take).await,
@@ -118,6 +118,7 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
         progress.reopen();
         if let Some(since) = progress.since() {
             (parameters.since_seconds, parameters.since_time) = (None, Some(since));
+            parameters.tail_lines = None;
         }
     }
 }

@@ -1,14 +1,20 @@
 //! `attach`: follows the output of a Flux job.
 
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, Streams};
 use crate::exit::INTERRUPTED;
 use crate::minicluster::NameArgument;
 use crate::output::print_stderr;
 use crate::rank_pod::RankPod;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use kube::ResourceExt as _;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Time between two connections.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
@@ -27,10 +33,8 @@ impl Attach {
 
 /// Prints the output of a job and returns its exit code. An interrupt does not end the job.
 pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
-    // With --read-only Flux reads no input and passes no signals to the job.
-    let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
     tokio::select! {
-        code = exec::pass_through(&lead.target, &lead.name, &argv, false) => code,
+        code = print_output(lead, job) => code,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("wait for an interrupt")?;
             let name = &lead.target.name;
@@ -39,6 +43,37 @@ pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
                  `kubectl flux cancel {name} {job}` cancels it"
             ));
             Ok(INTERRUPTED)
+        }
+    }
+}
+
+/// Prints the output of a job over as many connections as it takes. Flux sends the whole output to each of them.
+async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
+    // With --read-only Flux reads no input and passes no signals to the job.
+    let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
+    let (target, mut printed) = (&lead.target, Default::default());
+    let mut is_away = false;
+    loop {
+        let shared = exec::share(target, &lead.name, &argv, Streams::default(), &mut printed);
+        match shared.await {
+            Err(error) if exec::is_of_connection(&error) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    print_stderr(&format!("{error:#}; connecting again"));
+                }
+            }
+            ended => return ended,
+        }
+        sleep(PAUSE).await;
+        match target.running_pod(0).await {
+            Ok(pod) if pod.name_any() != lead.name => bail!(
+                "{} is the lead now, in place of {}: `kubectl flux jobs -a {}` lists its jobs",
+                pod.name_any(),
+                lead.name,
+                target.name
+            ),
+            Ok(_) => {}
+            Err(error) if exec::is_of_connection(&error) => {}
+            Err(error) => return Err(error),
         }
     }
 }

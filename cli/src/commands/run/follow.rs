@@ -145,7 +145,8 @@ async fn finish(log: &mut Option<JoinHandle<Result<()>>>) -> Result<()> {
 
 /// Copies the log of the runner in this pod to the standard output, to its end.
 async fn copy_log(target: MiniClusterRef, pod: String) -> Result<()> {
-    let parameters = LogParams { container: Some(target.name.clone()), ..LogParams::default() };
+    let container = Some(target.name.clone());
+    let parameters = LogParams { container, follow: true, ..LogParams::default() };
     let mut output = std::io::stdout();
     let print = move |line: log_stream::Line| {
         ready(output.write_all(&line.text).and_then(|()| output.flush()).is_ok())
