@@ -91,9 +91,10 @@ impl Scene {
         name
     }
 
-    /// The MiniCluster of this name.
+    /// The MiniCluster of this name, unless it is being deleted.
     pub(crate) fn get(&self, name: &str) -> Option<Value> {
-        self.endpoint.server.get(&format!("{MINICLUSTERS}/{name}"))
+        let object = self.endpoint.server.get(&format!("{MINICLUSTERS}/{name}"));
+        object.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
     }
 
     /// Starts `kubectl flux` with these arguments.
