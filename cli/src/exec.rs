@@ -168,8 +168,8 @@ pub(crate) async fn share(
     let input = process.stdin().map(|to| {
         tokio::spawn(async { drop(copy(io::stdin(), to, &mut Printed::default()).await) })
     });
-    printed.iter_mut().for_each(|printed| printed.repeated = 0);
     let [of_output, of_errors] = printed;
+    (of_output.repeated, of_errors.repeated) = (0, 0);
     let gone = Notify::new();
     let (out, err) = (process.stdout(), process.stderr());
     let output = OptionFuture::from(out.map(async |from| {

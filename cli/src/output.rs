@@ -98,7 +98,7 @@ pub(crate) async fn reader_gone() {
             return;
         }
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Prints a text and a newline on standard error.

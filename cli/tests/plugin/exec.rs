@@ -13,22 +13,22 @@ async fn running() -> Scene {
 #[tokio::test]
 async fn input_is_taken_only_where_it_is_asked_for() {
     let scene = running().await;
-    for (number, (arguments, with_input, container)) in [
-        (&["hello", "--", "cat"][..], false, "hello"),
-        (&["hello", "cat", "-i"], false, "hello"),
-        (&["hello", "-i", "--", "cat"], true, "hello"),
-        (&["-it", "hello", "-c", "sidecar", "cat"], true, "sidecar"),
+    for (number, (options, has_input, container)) in [
+        ("hello -- cat", false, "hello"),
+        ("hello cat -i", false, "hello"),
+        ("hello -i -- cat", true, "hello"),
+        ("-it hello -c sidecar cat", true, "sidecar"),
     ]
     .into_iter()
     .enumerate()
     {
         scene.endpoint.react("/exec?", 1, Reaction::Refuse(403));
-        let ended = scene.ends(&[&["exec"], arguments].concat()).await;
+        let arguments: Vec<&str> = ["exec"].into_iter().chain(options.split(' ')).collect();
+        let ended = scene.ends(&arguments).await;
         assert_eq!(ended.code, 125, "{}", ended.err);
         let requests = scene.endpoint.requests();
-        let asked: Vec<_> = requests.iter().filter(|line| line.contains("/exec?")).collect();
-        let request = asked[number];
-        assert_eq!(request.contains("stdin=true"), with_input, "{request}");
+        let request = requests.iter().filter(|line| line.contains("/exec?")).nth(number).unwrap();
+        assert_eq!(request.contains("stdin=true"), has_input, "{request}");
         assert!(request.contains(&format!("container={container}")), "{request}");
         assert_eq!(request.contains("connect"), container == "hello", "{request}");
         assert!(!request.contains("tty=true"), "it has no terminal: {request}");

@@ -11,7 +11,7 @@ async fn ended() -> Scene {
     for rank in 0..2 {
         let pod = scene.pod("hello", rank, "a", "terminated");
         let lines = [format!("a of {rank}"), format!("b of {rank}")];
-        let lines = lines.each_ref().map(|line| line.as_bytes());
+        let lines = lines.each_ref().map(String::as_bytes);
         scene.endpoint.logs.write(&format!("{pod}/hello"), &lines);
         scene.endpoint.logs.end(&format!("{pod}/hello"));
     }

@@ -1,5 +1,9 @@
 //! `kubectl flux` as a process, against the simulated API server and what goes wrong on the way to it.
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it expects")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends where something is not as it expects"
+)]
 
 mod exec;
 mod explain;

@@ -22,7 +22,12 @@ async fn output_without_a_reader_is_no_failure() {
     let pod = scene.pod("hello", 0, "a", "terminated");
     scene.endpoint.logs.write(&format!("{pod}/hello"), &[b"one"]);
     scene.endpoint.logs.end(&format!("{pod}/hello"));
-    for arguments in [&["list"][..], &["status", "hello"], &["logs", "hello"], &["--help"]] {
+    let spec = "{size: 1, containers: [{image: ubuntu}]}";
+    let head = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {name: a}";
+    let file = scene.file("a.yaml", &format!("{head}\nspec: {spec}\n"));
+    for arguments in
+        [&["list"][..], &["status", "hello"], &["logs", "hello"], &["render", &file], &["--help"]]
+    {
         let process = scene.start(arguments);
         process.close_output();
         let ended = process.end().await;

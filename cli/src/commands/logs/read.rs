@@ -56,7 +56,7 @@ impl Log {
         let mut line = |log_stream::Line { time, mut text }| {
             text.pop_if(|byte| *byte == b'\n');
             let shown = String::from_utf8_lossy(&text);
-            lacks_beginning.get_or_insert(!shown.starts_with("flux-agent: "));
+            lacks_beginning.get_or_insert_with(|| !shown.starts_with("flux-agent: "));
             let is_wanted = self.broker || !is_of_flux(&shown);
             is_wanted.then(|| Line { time, rank: self.rank, pod: Arc::clone(&pod), text })
         };
@@ -135,7 +135,7 @@ pub(super) async fn merged(
     for Reader { log, done, .. } in readers {
         match done.await.unwrap_or_else(|error| Err(error.into())) {
             Ok(lacks_beginning) => {
-                end.rotated.extend(lacks_beginning.then(|| log.rank.to_string()))
+                end.rotated.extend(lacks_beginning.then(|| log.rank.to_string()));
             }
             Err(error) => {
                 log.print_error(&error);
