@@ -153,11 +153,7 @@ impl MiniClusterRef {
     }
 
     /// Why there is no pod of this rank.
-    pub(crate) async fn no_pod(
-        &self,
-        rank: u32,
-        others: &BTreeMap<u32, Pod>,
-    ) -> Result<anyhow::Error> {
+    async fn no_pod(&self, rank: u32, others: &BTreeMap<u32, Pod>) -> Result<anyhow::Error> {
         let cluster = self.get().await?;
         let name = &self.name;
         if others.is_empty() {

@@ -6,9 +6,8 @@ use crate::exit::INTERRUPTED;
 use crate::minicluster::NameArgument;
 use crate::output::print_stderr;
 use crate::rank_pod::RankPod;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
-use kube::ResourceExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -47,15 +46,14 @@ pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
     }
 }
 
-/// Prints the output of a job over as many connections as it takes. Flux sends the whole output to each of them.
+/// Prints the output of a job over as many connections as it takes: Flux sends the whole output to each of them.
 async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
     // With --read-only Flux reads no input and passes no signals to the job.
     let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
-    let (target, mut printed) = (&lead.target, Default::default());
+    let (streams, mut printed) = (Streams::default(), Default::default());
     let mut is_away = false;
     loop {
-        let shared = exec::share(target, &lead.name, &argv, Streams::default(), &mut printed);
-        match shared.await {
+        match exec::share(&lead.target, &lead.name, &argv, streams, &mut printed).await {
             Err(error) if exec::is_of_connection(&error) => {
                 if !std::mem::replace(&mut is_away, true) {
                     print_stderr(&format!("{error:#}; connecting again"));
@@ -64,16 +62,5 @@ async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
             ended => return ended,
         }
         sleep(PAUSE).await;
-        match target.running_pod(0).await {
-            Ok(pod) if pod.name_any() != lead.name => bail!(
-                "{} is the lead now, in place of {}: `kubectl flux jobs -a {}` lists its jobs",
-                pod.name_any(),
-                lead.name,
-                target.name
-            ),
-            Ok(_) => {}
-            Err(error) if exec::is_of_connection(&error) => {}
-            Err(error) => return Err(error),
-        }
     }
 }

@@ -116,35 +116,31 @@ impl Logs {
             follow: self.follow,
             since_seconds: self.since,
             since_time: self.since_time,
+            tail_lines: self.tail.filter(|_| self.follow).and_then(|lines| lines.try_into().ok()),
             ..LogParams::default()
         };
-        let (pod, tail, broker) = (pod.name_any(), self.tail, self.broker);
+        let tail = self.tail.filter(|_| !self.follow);
+        let (pod, broker) = (pod.name_any(), self.broker);
         Ok(Some(Log { rank, pod, parameters, tail, broker }))
     }
 
     /// The logs to read. With `--previous`, those of the containers' previous runs or, if a container has only run
     /// once, of the pod that the rank had before.
     fn logs(&self, target: &MiniClusterRef, pods: Vec<Pod>) -> Result<Vec<Log>> {
-        let mut of_ranks: BTreeMap<u32, Vec<Pod>> = BTreeMap::new();
-        for pod in pods {
-            if let Some(rank) = rank(&pod) {
-                of_ranks.entry(rank).or_default().push(pod);
-            }
+        let (mut newest, mut before) = (BTreeMap::new(), BTreeMap::new());
+        for (rank, pod) in pods.into_iter().filter_map(|pod| Some((rank(&pod)?, pod))) {
+            before.extend(newest.insert(rank, pod).map(|pod| (rank, pod)));
         }
-        let mut logs = Vec::new();
-        for mut pods in of_ranks.into_values() {
-            let Some(mut pod) = pods.pop() else { continue };
-            let container = self.container.as_ref().unwrap_or(&target.name);
-            let has_run_before = runner(&pod, container).is_some_and(|it| it.restart_count > 0);
-            if self.previous && !has_run_before {
-                let Some(before) = pods.pop() else { continue };
-                pod = before;
-            }
-            let Some(mut log) = self.log(target, &pod)? else { continue };
-            log.parameters.previous = self.previous && has_run_before;
-            logs.push(log);
-        }
-        Ok(logs)
+        let container = self.container.as_ref().unwrap_or(&target.name);
+        let logs = newest.iter().filter_map(|(rank, pod)| {
+            let has_run = runner(pod, container).is_some_and(|it| it.restart_count > 0);
+            let previous = self.previous && has_run;
+            let pod = if self.previous && !has_run { before.get(rank)? } else { pod };
+            let mut log = self.log(target, pod).transpose()?;
+            log.iter_mut().for_each(|log| log.parameters.previous = previous);
+            Some(log)
+        });
+        logs.collect()
     }
 
     /// Prints the logs as they are, merged by time.
@@ -152,22 +148,20 @@ impl Logs {
         let pods = target.pod_list().await?;
         ensure!(!pods.is_empty(), "there are no pods to read logs of; {}", summary(cluster));
         let logs = self.logs(target, pods)?;
-        if logs.is_empty() && self.previous {
-            bail!("no rank of {} has run before: there is one log of each", target.name);
-        }
+        ensure!(!self.previous || !logs.is_empty(), "no rank of {} has run before", target.name);
         for rank in self.rank.iter().filter(|rank| logs.iter().all(|log| log.rank != **rank)) {
-            print_stderr(&format!("rank {rank} has no pod yet, or no longer"));
+            print_stderr(&format!("rank {rank} has no pod"));
         }
-        let count = logs.len();
-        let end = read::merged(target, logs, |line| self.print(line)).await;
+        let ends = read::merged(target, logs, |line| self.print(line)).await;
+        let rotated: Vec<_> = ends.iter().flatten().flatten().map(ToString::to_string).collect();
         let is_part = self.since.is_some() || self.since_time.is_some() || self.container.is_some();
-        if !is_part && !end.rotated.is_empty() && !cluster.spec.logging.quiet {
-            let ranks = end.rotated.join(", ");
+        if !is_part && !rotated.is_empty() && !cluster.spec.logging.quiet {
+            let ranks = rotated.join(", ");
             print_stderr(&format!(
                 "the first lines of these ranks are missing: {ranks}; the node has rotated their logs (containerLogMaxSize of the kubelet)"
             ));
         }
-        ensure!(end.failed < count, "no log could be read; {}", summary(cluster));
+        ensure!(ends.iter().any(Option::is_some), "no log could be read; {}", summary(cluster));
         Ok(())
     }
 
@@ -179,10 +173,7 @@ impl Logs {
                 &json!({ "time": time, "rank": rank, "pod": **pod, "line": text }).to_string(),
             );
         }
-        let label = match self.output {
-            Some(_) => String::new(),
-            None => format!("{} ", label(*rank)),
-        };
+        let label = self.output.map_or_else(|| format!("{} ", label(*rank)), |_| String::new());
         let time = if self.timestamps { format!("{time} ") } else { String::new() };
         print_line(&format!("{label}{time}"), text);
     }

@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::minicluster::NameArgument;
 use crate::output::{print, print_stderr};
 use crate::rank_pod::RankPod;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use std::process::ExitCode;
 
@@ -39,26 +39,6 @@ fn parts(argv: &[String]) -> (&[String], &[String]) {
     }
 }
 
-/// Fails if `-n` was meant for the other of its two meanings, the namespace and Flux's number of tasks.
-fn check_n(namespace: &str, options: &[String]) -> Result<()> {
-    let is_number = |text: &str| text.parse::<u32>().is_ok();
-    ensure!(
-        !is_number(namespace),
-        "`-n {namespace}` right after the name is the namespace: write `-n{namespace}` for so many tasks"
-    );
-    let value =
-        options.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("-n")? {
-            "" => options.get(at + 1).map(String::as_str),
-            value => Some(value),
-        });
-    match value.filter(|value| !is_number(value)) {
-        Some(value) => bail!(
-            "`-n {value}` among the options of Flux is the number of tasks: write the namespace before the name"
-        ),
-        None => Ok(()),
-    }
-}
-
 impl Submit {
     /// Whether to follow the job. Our own `--watch` may stand among the options of Flux.
     pub(crate) fn watches(&self) -> bool {
@@ -68,7 +48,11 @@ impl Submit {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let target = self.name.target(connection);
         let (options, command) = parts(&self.argv);
-        check_n(&target.connection.namespace, options)?;
+        let namespace = &target.connection.namespace;
+        ensure!(
+            namespace.parse::<u32>().is_err(),
+            "`-n {namespace}` right after the name is the namespace: write the number of tasks as `-n{namespace}`"
+        );
         resume_idle(&target).await?;
         let lead = RankPod::lead(target).await?;
         let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
@@ -93,7 +77,7 @@ impl Submit {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_n, parts};
+    use super::parts;
     use crate::cli::{Cli, Command};
     use clap::Parser as _;
 
@@ -102,20 +86,6 @@ mod tests {
         let cli = Cli::try_parse_from(argv.split_whitespace()).unwrap();
         let Command::Submit(submit) = cli.command else { panic!("another command") };
         submit
-    }
-
-    #[test]
-    fn a_confused_n_is_refused() {
-        for (namespace, options, is_right) in [
-            ("lab", "-N2 -n8", true),
-            ("lab", "-N2 -n 8", true),
-            ("8", "", false),
-            ("lab", "-N2 -n lab", false),
-            ("lab", "-nlab", false),
-        ] {
-            let options: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(check_n(namespace, &options).is_ok(), is_right, "{namespace} {options:?}");
-        }
     }
 
     #[test]

@@ -46,12 +46,10 @@ async fn attach_connects_again_until_it_is_refused() {
 }
 
 #[tokio::test]
-async fn attach_ends_when_another_pod_has_the_lead() {
-    let scene = running().await;
-    scene.endpoint.react("/exec?", 1, Reaction::Refuse(500));
-    let attach = scene.start(&["attach", "hello", "f2"]);
-    attach.reports("connecting again").await;
-    scene.pod("hello", 0, "b", "running");
-    let ended = attach.end().await;
-    assert!(ended.code == 125 && ended.err.contains("hello-0-b is the lead now"), "{ended:?}");
+async fn a_number_of_tasks_is_not_taken_for_a_namespace() {
+    let ended = running().await.ends(&["submit", "hello", "-n", "8", "--", "hostname"]).await;
+    assert!(
+        ended.code == 1 && ended.err.contains("write the number of tasks as `-n8`"),
+        "{ended:?}"
+    );
 }

@@ -142,19 +142,3 @@ async fn a_second_pod_of_a_rank_is_followed() {
     let ended = logs.end().await;
     assert_eq!((ended.code, ended.out.as_str()), (0, "one\ntwo\n"), "{}", ended.err);
 }
-
-#[tokio::test]
-async fn followed_tails_continue_with_new_lines() {
-    let scene = Scene::new().await;
-    scene.minicluster("hello", "Running", "Running", None);
-    let log = format!("{}/hello", scene.pod("hello", 0, "a", "running"));
-    scene.endpoint.logs.write(&log, &[b"a", b"b", b"c", b"flux-agent: x"]);
-    let logs = scene.start(&["logs", "hello", "-f", "--tail=1", "-oraw"]);
-    logs.prints("c\n").await;
-    scene.endpoint.logs.write(&log, &[b"d"]);
-    logs.prints("d\n").await;
-    scene.endpoint.logs.end(&log);
-    scene.pod("hello", 0, "a", "terminated");
-    scene.minicluster("hello", "Complete", "CommandSucceeded", Some(0));
-    assert_eq!(logs.end().await.out, "c\nd\n");
-}

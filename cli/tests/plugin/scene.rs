@@ -132,7 +132,7 @@ impl Scene {
         };
         let container = json!({ "name": name, "image": "ubuntu" });
         let status = json!({
-            "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 1, "state": state,
+            "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 1, "state": state,
         });
         for (list, new) in [("/spec/containers", container), ("/status/containerStatuses", status)]
         {

@@ -92,16 +92,12 @@ pub(super) fn first_line(
         return Ok(None);
     }
     let interpreter = inside(name).ok_or_else(|| program.to_owned())?.display().to_string();
-    let arguments: Vec<&str> = words.collect();
-    match arguments[..] {
-        [] => Ok(Some(format!("#!{interpreter}"))),
-        [argument] => Ok(Some(format!("#!{interpreter} {argument}"))),
-        // The kernel passes all that follows the interpreter as one argument.
-        _ if arguments.iter().all(|it| it.len() == 2 && it.starts_with('-')) => {
-            let letters = arguments.concat().replace('-', "");
-            Ok(Some(format!("#!{interpreter} -{letters}")))
-        }
-        _ => Err(program.to_owned()),
+    let words: Vec<&str> = [interpreter.as_str()].into_iter().chain(words).collect();
+    // The kernel passes all that follows the interpreter as one argument.
+    if words.len() > 2 {
+        Err(program.to_owned())
+    } else {
+        Ok(Some(format!("#!{}", words.join(" "))))
     }
 }
 
@@ -122,12 +118,8 @@ mod tests {
         let changed = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(line("#!/usr/bin/env python3"), changed("#!/mnt/flux/view/bin/python3"));
         assert_eq!(line("#! /usr/bin/python3.11 -s"), changed("#!/mnt/flux/view/bin/python3 -s"));
-        for (text, new) in [
-            ("#!/usr/bin/env -S python3 -s", "#!/mnt/flux/view/bin/python3 -s"),
-            ("#!/usr/bin/env -S python3 -s -E", "#!/mnt/flux/view/bin/python3 -sE"),
-        ] {
-            assert_eq!(line(text), changed(new));
-        }
+        let of_env = line("#!/usr/bin/env -S python3 -s");
+        assert_eq!(of_env, changed("#!/mnt/flux/view/bin/python3 -s"));
         assert_eq!(line("#!/usr/bin/env -S python3 -m x"), Err("python3".into()));
         for text in ["#!/bin/false", "#!/mnt/flux/view/bin/python3", "# text", "#!"] {
             assert_eq!(line(text), Ok(None), "{text}");

@@ -7,10 +7,9 @@ use crate::commands::wait::{Goal, until};
 use crate::minicluster::{MiniClusterRef, runner_state};
 use anyhow::{Result, ensure};
 use futures::StreamExt as _;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::pin::pin;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -27,8 +26,8 @@ pub(super) async fn follow(logs: &Logs, target: &MiniClusterRef) -> Result<()> {
         }
     };
     let reading = async {
-        let (newest, followed, tasks) = (BTreeMap::new(), HashSet::new(), JoinSet::new());
-        let mut readers = Readers { logs, target, lines: sender, newest, followed, tasks };
+        let (followed, tasks) = (HashSet::new(), JoinSet::new());
+        let mut readers = Readers { logs, target, lines: sender, followed, tasks };
         let ended = readers.until_end().await;
         // Containers end after the run or, if they are deleted, before that is seen.
         let read = readers.tasks.join_all().await;
@@ -44,8 +43,6 @@ struct Readers<'logs> {
     logs: &'logs Logs,
     target: &'logs MiniClusterRef,
     lines: mpsc::Sender<Line>,
-    /// The creation time of the newest pod of each rank.
-    newest: BTreeMap<u32, Option<Timestamp>>,
     /// The names of the pods whose logs are followed.
     followed: HashSet<String>,
     /// Each returns whether it could read its log.
@@ -70,18 +67,15 @@ impl Readers<'_> {
     }
 
     async fn start_all(&mut self) -> Result<()> {
-        self.target.pods().await?.values().try_for_each(|pod| self.start(pod))
+        self.target.pod_list().await?.iter().try_for_each(|pod| self.start(pod))
     }
 
-    /// Follows the log of this pod, once it has one, unless the rank has a newer pod.
+    /// Follows the log of this pod, once it has one.
     fn start(&mut self, pod: &Pod) -> Result<()> {
         let Some(log) = self.logs.log(self.target, pod)? else { return Ok(()) };
-        let created = pod.creation_timestamp().map(|time| time.0);
-        let newest = self.newest.entry(log.rank).or_default();
-        *newest = created.max(*newest);
         let container = log.parameters.container.as_deref().unwrap_or_default();
         let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
-        if *newest == created && has_log && self.followed.insert(pod.name_any()) {
+        if has_log && self.followed.insert(pod.name_any()) {
             let (target, lines) = (self.target.clone(), self.lines.clone());
             self.tasks.spawn(async move {
                 let read = log.read(&target, lines).await;
