@@ -125,7 +125,8 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
 
 fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
     let container = parameters.container.as_deref().unwrap_or_default();
-    runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
+    !parameters.follow
+        || runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
 }
 
 /// Reads a connection to its end. The last line of a log that `is_whole`, as its container has ended, may lack a newline.

@@ -137,7 +137,9 @@ impl Logs {
             let previous = self.previous && has_run;
             let pod = if self.previous && !has_run { before.get(rank)? } else { pod };
             let mut log = self.log(target, pod).transpose()?;
-            log.iter_mut().for_each(|log| log.parameters.previous = previous);
+            if let Ok(log) = &mut log {
+                log.parameters.previous = previous;
+            }
             Some(log)
         });
         logs.collect()
