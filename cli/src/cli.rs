@@ -101,7 +101,7 @@ impl Command {
             Self::List(list) => return list.execute(connect().await?).await,
             Self::Status(status) => return status.execute(connect().await?).await,
             Self::Explain(explain) => explain.execute(connect().await?).await?,
-            Self::Logs(logs) => logs.execute(connect().await?).await?,
+            Self::Logs(logs) => Box::pin(logs.execute(connect().await?)).await?,
             Self::Jobs(jobs) => jobs.execute(connect().await?).await?,
             Self::Resources(resources) => resources.execute(connect().await?).await?,
             Self::Top(name) => Box::pin(top::top(connect().await?, &name)).await?,

@@ -32,6 +32,13 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
     parts.join(": ").trim().replace('\n', "; ")
 }
 
+/// Why it failed, without what was done.
+pub(crate) fn reason(error: &anyhow::Error) -> String {
+    let request = error.chain().find_map(|cause| cause.downcast_ref());
+    let root = || error.root_cause().to_string();
+    request.map_or_else(|| line(error), |request| failure(request, &root()))
+}
+
 /// Why a request failed.
 fn failure(error: &kube::Error, root: &str) -> String {
     if let kube::Error::Api(status) = error {

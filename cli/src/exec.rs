@@ -1,12 +1,14 @@
 //! Programs in the pods of a MiniCluster, started by exec.
 
 use crate::minicluster::MiniClusterRef;
-use anyhow::{Context as _, Result, bail};
+use crate::output::reader_gone;
+use anyhow::{Context as _, Result};
 use crossterm::terminal;
 use futures::SinkExt as _;
 use futures::future::{self, Either, OptionFuture};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
+use kube::client::UpgradeConnectionError;
 use std::io::IsTerminal as _;
 use std::pin::pin;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use tokio::io::{
     self, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
     BufReader,
 };
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -104,6 +107,33 @@ async fn read_all(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
+/// The streams that a program shares with this process, besides its outputs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Streams<'name> {
+    pub input: bool,
+    /// Whether the program has a terminal, if this process has one.
+    pub terminal: bool,
+    /// The container in which the program runs, if that is not the runner.
+    pub container: Option<&'name str>,
+}
+
+/// How much of an output has been printed, over several connections that each repeat it from its start.
+#[derive(Debug, Default)]
+pub(crate) struct Printed {
+    bytes: usize,
+    repeated: usize,
+}
+
+impl Printed {
+    /// Returns the part of `data`, the next bytes of a connection, that no connection has sent before.
+    fn take_new<'data>(&mut self, data: &'data [u8]) -> &'data [u8] {
+        let known = (self.bytes - self.repeated).min(data.len());
+        self.repeated += data.len();
+        self.bytes = self.bytes.max(self.repeated);
+        &data[known..]
+    }
+}
+
 /// Runs a program in the runner of this pod and returns its exit code. The program has the output of this process and,
 /// with `input`, also its input and its terminal.
 pub(crate) async fn pass_through(
@@ -112,20 +142,68 @@ pub(crate) async fn pass_through(
     argv: &[&str],
     input: bool,
 ) -> Result<u8> {
-    let terminal = input && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let parameters =
-        AttachParams { stdin: input, tty: terminal, stderr: !terminal, ..parameters(target) };
+    let streams = Streams { input, terminal: input, container: None };
+    share(target, pod, argv, streams, &mut Default::default()).await
+}
+
+/// Runs a program in this pod and returns its exit code, or 0 once nothing reads the output of this process. What is
+/// `printed` of its output and its error output is not printed again.
+pub(crate) async fn share(
+    target: &MiniClusterRef,
+    pod: &str,
+    argv: &[&str],
+    streams: Streams<'_>,
+    printed: &mut [Printed; 2],
+) -> Result<u8> {
+    let has_terminal = !streams.input || std::io::stdin().is_terminal();
+    let tty = streams.terminal && has_terminal && std::io::stdout().is_terminal();
+    let mut parameters =
+        AttachParams { stdin: streams.input, tty, stderr: !tty, ..parameters(target) };
+    if let Some(container) = streams.container {
+        parameters.container = Some(container.to_owned());
+    }
     let mut process = start(target, pod, argv, &parameters).await?;
-    let raw = terminal.then(RawMode::enter).transpose()?;
-    let sizes = terminal.then(|| follow_size(&mut process)).flatten();
-    let input = process.stdin().map(|to| tokio::spawn(copy(io::stdin(), to)));
-    let output = OptionFuture::from(process.stdout().map(|from| copy(from, io::stdout())));
-    let errors = OptionFuture::from(process.stderr().map(|from| copy(from, io::stderr())));
-    // A closed standard output is no failure.
-    let ended = end_of_all(process, argv, future::join(output, errors)).await;
+    let raw = (tty && streams.input).then(RawMode::enter).transpose()?;
+    let sizes = tty.then(|| follow_size(&mut process)).flatten();
+    let input = process.stdin().map(|to| {
+        tokio::spawn(async { drop(copy(io::stdin(), to, &mut Printed::default()).await) })
+    });
+    let [of_output, of_errors] = printed;
+    (of_output.repeated, of_errors.repeated) = (0, 0);
+    let gone = Notify::new();
+    let (out, err) = (process.stdout(), process.stderr());
+    let output = OptionFuture::from(out.map(async |from| {
+        if copy(from, io::stdout(), of_output).await.is_err() {
+            gone.notify_one();
+        }
+    }));
+    let errors = OptionFuture::from(err.map(|from| copy(from, io::stderr(), of_errors)));
+    let ended = tokio::select! {
+        ended = end_of_all(process, argv, future::join(output, errors)) => ended.map(|(code, _)| code),
+        () = gone.notified() => Ok(0),
+        () = reader_gone(), if !tty => Ok(0),
+    };
     [input, sizes].into_iter().flatten().for_each(|task: JoinHandle<()>| task.abort());
     drop(raw);
-    ended.map(|(code, _)| code)
+    ended
+}
+
+/// Whether an error comes from the connection to the program, so that another attempt may succeed.
+pub(crate) fn is_of_connection(error: &anyhow::Error) -> bool {
+    let is_temporary = |code: u16| code == 429 || code >= 500;
+    error.chain().any(|cause| {
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            return error.kind() == io::ErrorKind::ConnectionAborted;
+        }
+        match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => is_temporary(status.code),
+            Some(kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))) => {
+                is_temporary(code.as_u16())
+            }
+            Some(_) => true,
+            None => false,
+        }
+    })
 }
 
 /// Parameters of a program without input in the runner.
@@ -169,7 +247,11 @@ async fn end_of_all<T>(
         Either::Right((status, reading)) => (status, Some(reading.await)),
     };
     let (Some(status), Some(read)) = (status, read) else {
-        bail!("the connection ended before {}, which may still run in the pod", argv.join(" "))
+        let text = format!(
+            "the connection ended before {}, which may still run in the pod",
+            argv.join(" ")
+        );
+        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, text).into());
     };
     let code = exit_code(&status).with_context(|| format!("run {}", argv.join(" ")))?;
     Ok((code, read))
@@ -188,16 +270,19 @@ fn exit_code(status: &Status) -> Result<u8> {
     })
 }
 
-/// Copies without delay until either stream ends.
-async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+/// Copies what is not `printed` without delay, until `from` ends. The error is that of `to`.
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    printed: &mut Printed,
+) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if to.write_all(&buffer[..length]).await.is_err() || to.flush().await.is_err() {
-            return;
-        }
+        to.write_all(printed.take_new(&buffer[..length])).await?;
+        to.flush().await?;
     }
     // The program in the pod sees the end of its input.
-    let _ = to.shutdown().await;
+    to.shutdown().await
 }
 
 /// Raw mode of the terminal of this process, until this value is dropped.
@@ -252,6 +337,19 @@ mod tests {
 
     fn status(text: serde_json::Value) -> Status {
         serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn repeated_output_is_printed_once() {
+        let mut printed = Printed::default();
+        let mut text = Vec::new();
+        for connection in [&["ab", "c"][..], &["a"], &[], &["abcd", "ef"], &["abc", "defg"]] {
+            printed.repeated = 0;
+            for data in connection {
+                text.extend_from_slice(printed.take_new(data.as_bytes()));
+            }
+        }
+        assert_eq!(text, b"abcdefg");
     }
 
     #[test]

@@ -96,7 +96,8 @@ pub(crate) enum Ending {
     PodGone,
 }
 
-/// Follows the log of a container to its end. `take` receives each line and returns whether it wants more.
+/// Follows the log of a container to its end or, unless `parameters` follow it, reads what it has. `take` receives each
+/// line and returns whether it wants more.
 pub(crate) async fn follow<Taken: Future<Output = bool>>(
     target: MiniClusterRef,
     pod: String,
@@ -104,8 +105,8 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     mut take: impl FnMut(Line) -> Taken,
 ) -> Result<Ending> {
     let api = target.connection.api::<Pod>();
-    let mut parameters = LogParams { follow: true, timestamps: true, ..parameters };
-    let (mut progress, mut has_ended, mut failures) = (Progress::default(), false, 0);
+    let mut parameters = LogParams { timestamps: true, ..parameters };
+    let (mut progress, mut has_ended, mut failures) = (Progress::default(), !parameters.follow, 0);
     loop {
         let read = match api.log_stream(&pod, &parameters).await {
             Ok(log) => read(log, &mut progress, has_ended, &mut take).await,
@@ -139,6 +140,7 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
         progress.reopen();
         if let Some(since) = progress.since() {
             (parameters.since_seconds, parameters.since_time) = (None, Some(since));
+            parameters.tail_lines = None;
         }
     }
 }
@@ -150,7 +152,8 @@ fn is_final(error: &kube::Error) -> bool {
 
 fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
     let container = parameters.container.as_deref().unwrap_or_default();
-    runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
+    !parameters.follow
+        || runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
 }
 
 /// Reads a connection to its end. The last line of a log that `is_whole`, as its container has ended, may lack a newline.

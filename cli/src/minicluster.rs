@@ -123,10 +123,17 @@ impl MiniClusterRef {
 
     /// The newest pod of each rank, by rank.
     pub(crate) async fn pods(&self) -> Result<BTreeMap<u32, Pod>> {
+        let pods = self.pod_list().await?.into_iter();
+        Ok(pods.filter_map(|pod| Some((rank(&pod)?, pod))).collect())
+    }
+
+    /// All pods of the Job, the newest last: a rank may have several, of which all but the last have failed.
+    pub(crate) async fn pod_list(&self) -> Result<Vec<Pod>> {
         let parameters = ListParams::default().labels(&self.selector());
         let list = self.connection.api::<Pod>().list(&parameters).await;
-        let pods = list.with_context(|| format!("list the pods of {}", self.name))?.items;
-        Ok(by_rank(pods))
+        let mut pods = list.with_context(|| format!("list the pods of {}", self.name))?.items;
+        pods.sort_by_key(|pod| pod.creation_timestamp().map(|at| at.0));
+        Ok(pods)
     }
 
     /// The MiniCluster after each change, `None` after its deletion.
@@ -303,15 +310,15 @@ pub(crate) fn rank(pod: &Pod) -> Option<u32> {
     pod.labels().get(COMPLETION_INDEX)?.parse().ok()
 }
 
-fn by_rank(mut pods: Vec<Pod>) -> BTreeMap<u32, Pod> {
-    pods.sort_by_key(|pod| pod.creation_timestamp().map(|at| at.0));
-    pods.into_iter().filter_map(|pod| Some((rank(&pod)?, pod))).collect()
-}
-
-/// The status of the runner, the container that runs Flux. It has the name of its MiniCluster.
+/// The status of a container of the pod. The runner, which runs Flux, has the name of its MiniCluster.
 pub(crate) fn runner<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStatus> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
-    statuses.iter().find(|status| status.name == name)
+    let status = pod.status.as_ref()?;
+    let lists = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    lists.into_iter().flatten().flatten().find(|status| status.name == name)
 }
 
 pub(crate) fn runner_state<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerState> {

@@ -9,7 +9,8 @@ use flux_api::crd::State;
 use flux_api::offline::Remark;
 use jiff::{Timestamp, Unit};
 use serde::Serialize;
-use std::io::Write as _;
+use std::future::pending;
+use std::io::{self, Write as _};
 
 /// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,9 +50,49 @@ impl FormatArgument {
     }
 }
 
-/// Prints a text and a newline. A closed standard output is no failure.
+/// Prints a text and a newline.
 pub(crate) fn print(text: &str) {
-    let _ = writeln!(anstream::stdout(), "{}", text.trim_end());
+    end_without_reader(writeln!(anstream::stdout(), "{}", text.trim_end()));
+}
+
+/// Prints a label, the bytes of a line as they are, and a newline.
+pub(crate) fn print_line(label: &str, line: &[u8]) {
+    let print = || {
+        let mut output = anstream::stdout().lock();
+        output.write_all(label.as_bytes())?;
+        let mut output = output.into_inner();
+        output.write_all(line)?;
+        output.write_all(b"\n")
+    };
+    end_without_reader(print());
+}
+
+/// Ends this process if the reader of its standard output has gone, as SIGPIPE ends other programs. This is no failure:
+/// `head` has read as much as it needs.
+#[expect(clippy::exit, reason = "nothing that this process could still do reaches anybody")]
+fn end_without_reader(written: io::Result<()>) {
+    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        std::process::exit(0);
+    }
+}
+
+/// Waits until the reader of the standard output has gone. Where the system does not tell, this never returns.
+pub(crate) async fn reader_gone() {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd as _;
+        use tokio::io::Interest;
+        use tokio::net::unix::pipe::Sender;
+        let output = io::stdout().as_fd().try_clone_to_owned();
+        // A file has no reader, and this fails.
+        let output = output.and_then(Sender::from_owned_fd_unchecked);
+        if let Ok(output) = output
+            && output.ready(Interest::ERROR).await.is_ok()
+        {
+            return;
+        }
+    }
+    pending::<()>().await;
 }
 
 /// Prints a text and a newline on standard error.

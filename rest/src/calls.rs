@@ -22,6 +22,7 @@ use flux_protocol::client::{job_ingest, job_list, job_manager};
 use flux_protocol::job_id::{self, f58_plain};
 use nix::errno::Errno;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 const DOCUMENT: &str = include_str!("openapi.json");
@@ -85,9 +86,18 @@ impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
     }
 }
 
-async fn page() -> impl IntoResponse {
+async fn page(
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> impl IntoResponse {
+    let mut page = Cow::from(include_str!("page.html"));
+    if let Some(token) = query.get("code").and_then(|code| context.token_of(code)) {
+        let (empty, full) =
+            ("name=\"token\" content=\"", format!("name=\"token\" content=\"{token}"));
+        page = page.replacen(empty, &full, 1).into();
+    }
     // No other site shows the page as its own.
-    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(include_str!("page.html")))
+    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(page))
 }
 
 async fn health() -> Json<Value> {

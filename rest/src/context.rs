@@ -4,6 +4,7 @@ use crate::instance::{Rank, Standing, resources};
 use crate::job::Job;
 use crate::submission::Defaults;
 use crate::users::Users;
+use flux_contract::token::fingerprint;
 use flux_contract::{Phase, ServedInstance};
 use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
 use flux_protocol::jobspec::flux_run_environment;
@@ -12,7 +13,9 @@ use serde_json::{Value, json};
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use subtle::ConstantTimeEq as _;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -26,6 +29,8 @@ pub(crate) struct Context {
     broker: BrokerAddress,
     /// The fingerprint of the token: comparing two fingerprints takes as long for every token.
     pub(crate) fingerprint: String,
+    /// A token that was made here, and the code that the page gives once for it.
+    code: Mutex<Option<NewToken>>,
     /// Name of the MiniCluster.
     pub(crate) cluster: String,
     pub(crate) users: Users,
@@ -36,9 +41,21 @@ pub(crate) struct Context {
     timeline: Vec<Phase>,
 }
 
+/// A token that was made here. Its code may be seen by others, as in the arguments of a program that opens an address, and
+/// is of no use after the page was loaded with it.
+#[derive(Clone)]
+pub(crate) struct NewToken {
+    pub(crate) token: String,
+    pub(crate) code: String,
+}
+
 impl Context {
     /// The context of this process, whose user, environment and directory jobs get.
-    pub(crate) fn new(instance: ServedInstance, fingerprint: String) -> Self {
+    pub(crate) fn new(
+        instance: ServedInstance,
+        fingerprint: String,
+        new_token: Option<NewToken>,
+    ) -> Self {
         // A job cannot have variables that are not UTF-8.
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -54,12 +71,22 @@ impl Context {
         Self {
             broker: BrokerAddress { socket: instance.broker, owner: None },
             fingerprint,
+            code: Mutex::new(new_token),
             cluster: instance.cluster,
             users: Users::read(&instance.users),
             defaults,
             agent: instance.agent,
             timeline: instance.timeline,
         }
+    }
+
+    /// The token, at the first use of its code.
+    pub(crate) fn token_of(&self, code: &str) -> Option<String> {
+        let mut new = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = fingerprint(code);
+        let is_code =
+            |new: &mut NewToken| fingerprint(&new.code).as_bytes().ct_eq(given.as_bytes()).into();
+        new.take_if(is_code).map(|new| new.token)
     }
 
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {

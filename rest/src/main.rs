@@ -17,7 +17,7 @@ mod router;
 mod submission;
 mod users;
 
-use crate::context::Context;
+use crate::context::{Context, NewToken};
 use flux_contract::{Exit, ServedInstance, token};
 use flux_server::all_addresses;
 use std::io::{self, Write as _};
@@ -53,12 +53,16 @@ fn main() -> ExitCode {
 
 async fn run() -> Result<(), Failure> {
     let instance = instance()?;
-    let (fingerprint, query) = match &instance.token_sha256 {
-        Some(fingerprint) => (fingerprint.to_ascii_lowercase(), String::new()),
-        None => new_token()?,
+    let (mut new, mut query) = (None, String::new());
+    let fingerprint = if let Some(fingerprint) = &instance.token_sha256 {
+        fingerprint.to_ascii_lowercase()
+    } else {
+        let NewToken { token, code } = new.insert(new_token()?);
+        query = format!("?token={token}&code={code}");
+        token::fingerprint(token)
     };
     let (listen, until_input_ends) = (instance.listen, instance.until_input_ends);
-    let context = Context::new(instance, fingerprint);
+    let context = Context::new(instance, fingerprint, new);
     let refused =
         |error| Failure::because(Exit::Broker, "connect to the broker as its user", error);
     context.connect().await.map_err(refused)?;
@@ -84,11 +88,10 @@ fn instance() -> Result<ServedInstance, Failure> {
     })
 }
 
-/// A new token, and the query of an address that has it.
-fn new_token() -> Result<(String, String), Failure> {
-    let token = token::random(getrandom::fill)
-        .map_err(|error| Failure(Exit::Internal, format!("make a token: {error}")))?;
-    Ok((token::fingerprint(&token), format!("?token={token}")))
+fn new_token() -> Result<NewToken, Failure> {
+    let random = || token::random(getrandom::fill);
+    let new = random().and_then(|token| Ok(NewToken { token, code: random()? }));
+    new.map_err(|error| Failure(Exit::Internal, format!("make a token: {error}")))
 }
 
 /// The addresses to try in turn: a kernel without IPv6 has no `[::]`.

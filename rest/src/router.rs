@@ -29,10 +29,8 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, time: REQUEST_TIME
 const BODY_LIMIT: usize = 1 << 20;
 /// Bytes beyond that limit that the server reads and drops: if it closed the connection, the client would lose the answer.
 const DROPPED: usize = 32 << 20;
-/// The paths that need no token.
-const OPEN: [&str; 2] = ["/health", "/api/v1/health"];
-/// The path whose query may have the token.
-const PAGE: &str = "/";
+/// The paths that need no token: the page itself shows nothing without one.
+const OPEN: [&str; 3] = ["/", "/health", "/api/v1/health"];
 
 /// Serves until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, context: Context) {
@@ -76,15 +74,12 @@ async fn admit(expected: &str, request: Request) -> Result<Request, Refusal> {
 }
 
 fn has_token(head: &Parts, expected: &str) -> bool {
-    let is_token = |given: &str| fingerprint(given).as_bytes().ct_eq(expected.as_bytes()).into();
     let header = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let header = header.and_then(|value| value.split_once(' '));
-    if let Some((_, given)) = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-        return is_token(given.trim());
-    }
-    let query = head.uri.query().filter(|_| head.uri.path() == PAGE).unwrap_or_default();
-    let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token");
-    given.is_some_and(|(_, given)| is_token(&given))
+    let given = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    given.is_some_and(|(_, given)| {
+        fingerprint(given.trim()).as_bytes().ct_eq(expected.as_bytes()).into()
+    })
 }
 
 /// The body, if it has at most `limit` bytes and comes in time.

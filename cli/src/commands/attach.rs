@@ -1,7 +1,7 @@
 //! `attach`: follows the output of a Flux job.
 
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, Streams};
 use crate::exit::INTERRUPTED;
 use crate::minicluster::NameArgument;
 use crate::output::print_stderr;
@@ -9,6 +9,11 @@ use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Time between two connections.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
@@ -27,10 +32,8 @@ impl Attach {
 
 /// Prints the output of a job and returns its exit code. An interrupt does not end the job.
 pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
-    // With --read-only Flux reads no input and passes no signals to the job.
-    let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
     tokio::select! {
-        code = exec::pass_through(&lead.target, &lead.name, &argv, false) => code,
+        code = print_output(lead, job) => code,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("wait for an interrupt")?;
             let name = &lead.target.name;
@@ -40,5 +43,24 @@ pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
             ));
             Ok(INTERRUPTED)
         }
+    }
+}
+
+/// Prints the output of a job over as many connections as it takes: Flux sends the whole output to each of them.
+async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
+    // With --read-only Flux reads no input and passes no signals to the job.
+    let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
+    let (streams, mut printed) = (Streams::default(), Default::default());
+    let mut is_away = false;
+    loop {
+        match exec::share(&lead.target, &lead.name, &argv, streams, &mut printed).await {
+            Err(error) if exec::is_of_connection(&error) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    print_stderr(&format!("{error:#}; connecting again"));
+                }
+            }
+            ended => return ended,
+        }
+        sleep(PAUSE).await;
     }
 }

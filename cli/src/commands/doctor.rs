@@ -130,7 +130,9 @@ fn text(ranks: &[Rank], all: bool) -> String {
         }
     }
     if rows.is_empty() {
-        return format!("no failed checks in {} ranks", ranks.len());
+        let count = ranks.len();
+        let ranks = if count == 1 { "rank" } else { "ranks" };
+        return format!("no failed checks in {count} {ranks}");
     }
     table(&["RANK", "CHECK", "RESULT", "CAUSE"], rows)
 }
@@ -154,6 +156,6 @@ mod tests {
         ");
         assert_eq!(plain(true).lines().count(), 5, "{}", plain(true));
         let well = [Rank { rank: 0, checks: ranks[0].checks[..1].to_vec() }];
-        assert_eq!(text(&well, false), "no failed checks in 1 ranks");
+        assert_eq!(text(&well, false), "no failed checks in 1 rank");
     }
 }

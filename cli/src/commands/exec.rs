@@ -2,10 +2,10 @@
 
 use super::logs::label;
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
 use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
-use crate::output::{print, print_stderr};
+use crate::output::{print, print_stderr, reader_gone};
 use crate::rank_pod::RankPod;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -25,10 +25,19 @@ pub(crate) struct Exec {
     #[arg(long, short, default_value_t = 0, value_name = "RANK")]
     rank: u32,
     /// Run it in all running ranks, without input, and end with the highest exit code
-    #[arg(long, conflicts_with = "rank")]
+    #[arg(long, conflicts_with_all = ["rank", "stdin", "tty", "container"])]
     all: bool,
+    /// Pass the standard input to the command
+    #[arg(long, short = 'i')]
+    stdin: bool,
+    /// Give the command a terminal, if this one is one: `-it` for interactive programs
+    #[arg(long, short)]
+    tty: bool,
+    /// Run it in this container, as that container's user, instead of beside Flux
+    #[arg(long, short, value_name = "NAME")]
+    container: Option<String>,
     /// Program and arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -37,11 +46,17 @@ impl Exec {
         let target = self.name.target(connection);
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
         let code = if self.all {
-            run_in_all(&target, &command).await?
+            tokio::select! {
+                code = run_in_all(&target, &command) => code?,
+                () = reader_gone() => 0,
+            }
         } else {
             let pod = RankPod::find(target, self.rank).await?;
-            let argv = pod.as_user(&command);
-            exec::pass_through(&pod.target, &pod.name, &argv, true).await?
+            // Other containers may lack the agent.
+            let container = self.container.as_deref().filter(|name| *name != pod.target.name);
+            let argv = if container.is_some() { command } else { pod.as_user(&command) };
+            let streams = Streams { input: self.stdin, terminal: self.tty, container };
+            exec::share(&pod.target, &pod.name, &argv, streams, &mut Default::default()).await?
         };
         Ok(ExitCode::from(code))
     }
@@ -74,4 +89,26 @@ async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     });
     let codes: Vec<u8> = codes.buffer_unordered(AT_ONCE).collect().await;
     Ok(codes.into_iter().max().unwrap_or(NOT_RUN))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+
+    #[test]
+    fn commands_need_no_dashes_before_them() {
+        for (line, command, streams) in [
+            ("hello -- ls -l", "ls -l", (false, false)),
+            ("hello ls -l", "ls -l", (false, false)),
+            ("hello -it -c hello --rank 1 sh -c -it", "sh -c -it", (true, true)),
+            ("-i hello -- cat -- -t", "cat -- -t", (true, false)),
+        ] {
+            let line = format!("kubectl-flux exec {line}");
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            let Command::Exec(exec) = cli.command else { panic!("another command") };
+            let found = (exec.command.join(" "), (exec.stdin, exec.tty));
+            assert_eq!(found, (command.to_owned(), streams), "{line}");
+        }
+    }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn explain(target: &MiniClusterRef) -> Result<String> {
 
 async fn explanation(target: &MiniClusterRef) -> Result<Explanation> {
     let cluster = target.get().await?;
-    let evidence = evidence::gather(target, &cluster, Timestamp::now()).await?;
+    let evidence = evidence::gather(target, &cluster, Timestamp::now()).await;
     Ok(Explanation::new(&cluster, evidence))
 }
 
@@ -100,7 +100,7 @@ impl Explanation {
         let mut lines = vec![format!("{} {}{reason}", bold(&self.name), coloured(self.state))];
         lines.push(format!("{} {}", bold("cause: "), self.cause));
         lines.extend(self.remedy.iter().map(|remedy| format!("{} {remedy}", bold("remedy:"))));
-        let Evidence { conditions, ranks, events, added, output, .. } = &self.evidence;
+        let Evidence { conditions, ranks, events, added, output, unread, .. } = &self.evidence;
         let ranks = ranks.iter().map(|it| {
             let message = it.message.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
             format!("{} ({}) {}{message}", it.number, it.pod, it.state)
@@ -111,6 +111,7 @@ impl Explanation {
             ("warnings", events.clone()),
             ("set by a LimitRange", added.clone()),
             ("last output of the lead", output.clone()),
+            ("not read", unread.iter().cloned().collect()),
         ];
         for (title, all) in sections.into_iter().filter(|(_, all)| !all.is_empty()) {
             lines.push(format!("\n{}", bold(title)));

@@ -1,27 +1,26 @@
 //! `logs`: prints the output of all ranks in order of time.
 
+mod follow;
+mod read;
+
 use super::status::summary;
-use super::wait::{Goal, until};
 use crate::connection::Connection;
-use crate::log_stream;
-use crate::minicluster::{MiniClusterRef, NameArgument, rank, runner_state};
-use crate::output::{paint, print, print_stderr};
+use crate::minicluster::{MiniClusterRef, NameArgument, rank, runner};
+use crate::output::{paint, print, print_line, print_stderr, reader_gone};
 use anstyle::AnsiColor::{self, Blue, BrightBlack, Cyan, Green, Magenta, Yellow};
-use anyhow::{Context as _, Result, bail};
-use clap::Args;
-use futures::{StreamExt as _, stream};
-use jiff::SignedDuration;
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use flux_api::crd::MiniCluster;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
-use std::collections::HashSet;
-use std::pin::pin;
-use tokio::sync::mpsc;
+use read::{Line, Log};
+use serde_json::json;
+use std::collections::BTreeMap;
 
 /// The colours of the ranks; they repeat after the last one.
 const COLOURS: [AnsiColor; 6] = [Cyan, Green, Magenta, Yellow, Blue, BrightBlack];
-/// Number of logs that are read at the same time.
-const AT_ONCE: usize = 16;
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
@@ -33,9 +32,18 @@ pub(crate) struct Logs {
     /// Print only the output of these ranks
     #[arg(long, short, value_name = "RANK", value_delimiter = ',')]
     rank: Vec<u32>,
-    /// Print only lines that are not older than this: `90s`, `5m`, `2h`
+    /// Print only lines that are not older than this: `90s`, `5m`, `1h30m`
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     since: Option<i64>,
+    /// Print only lines since this time: `2026-01-31T12:00:00Z`
+    #[arg(long, value_name = "TIME", conflicts_with = "since")]
+    since_time: Option<Timestamp>,
+    /// Print only the last lines of each rank, this many
+    #[arg(long, value_name = "LINES")]
+    tail: Option<usize>,
+    /// Print the output of the container's run before this one, or of the pod before this one
+    #[arg(long, short, conflicts_with = "follow")]
+    previous: bool,
     /// Also print the lines of brokers and agents
     #[arg(long)]
     broker: bool,
@@ -45,6 +53,17 @@ pub(crate) struct Logs {
     /// Print the time of each line
     #[arg(long)]
     timestamps: bool,
+    /// Format of the lines [default: text with ranks]
+    #[arg(long, short, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The lines as they are, without ranks.
+    Raw,
+    /// An object for each line: time, rank, pod, line.
+    Json,
 }
 
 /// Reads `90s`, `5m` or `1h30m`.
@@ -54,109 +73,111 @@ fn seconds(text: &str) -> Result<i64> {
     seconds.with_context(|| format!("{text:?} is not a duration: write e.g. 90s, 5m or 2h"))
 }
 
-/// A line of a log with its time, whose format never changes, so times can be compared as text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
-    time: String,
-    rank: u32,
-    text: String,
-}
-
-impl Line {
-    fn new(rank: u32, line: &str) -> Self {
-        let (time, text) = line.split_once(' ').unwrap_or(("", line));
-        Self { time: time.to_owned(), rank, text: text.to_owned() }
-    }
-}
-
 impl Logs {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
-        let pods = target.pods().await?;
-        if pods.is_empty() && !self.follow {
-            bail!("there are no pods to read logs of; {}", summary(&target.get().await?));
-        }
+        let cluster = target.get().await?;
+        self.check_ranks(&cluster)?;
         if self.follow {
-            self.follow(&target).await?;
+            tokio::select! {
+                followed = follow::follow(self, &target) => followed,
+                () = reader_gone() => Ok(()),
+            }
         } else {
-            self.read(&target, pods.into_values()).await?;
+            self.read(&target, &cluster).await
         }
-        Ok(())
+    }
+
+    fn check_ranks(&self, cluster: &MiniCluster) -> Result<()> {
+        let size = cluster.spec.max_size.unwrap_or_default().max(cluster.spec.size);
+        let absent = self.rank.iter().find(|rank| i64::from(**rank) >= i64::from(size));
+        let Some(rank) = absent else { return Ok(()) };
+        let last = size - 1;
+        bail!("{} has no rank {rank}; it has the ranks 0 to {last}", self.name.name);
     }
 
     fn wants(&self, rank: u32) -> bool {
         self.rank.is_empty() || self.rank.contains(&rank)
     }
 
-    fn parameters(&self, target: &MiniClusterRef) -> LogParams {
-        LogParams {
-            container: Some(self.container.clone().unwrap_or_else(|| target.name.clone())),
+    /// The log of a pod, if the user wants that of its rank.
+    fn log(&self, target: &MiniClusterRef, pod: &Pod) -> Result<Option<Log>> {
+        let Some(rank) = rank(pod).filter(|rank| self.wants(*rank)) else { return Ok(None) };
+        let container = self.container.as_ref().unwrap_or(&target.name);
+        let names = container_names(pod);
+        ensure!(
+            names.contains(&container.as_str()),
+            "the pods of {} have no container {container}; they have {}",
+            target.name,
+            names.join(", ")
+        );
+        let parameters = LogParams {
+            container: Some(container.clone()),
             follow: self.follow,
             since_seconds: self.since,
-            timestamps: true,
+            since_time: self.since_time,
+            tail_lines: self.tail.filter(|_| self.follow).and_then(|lines| lines.try_into().ok()),
             ..LogParams::default()
+        };
+        let tail = self.tail.filter(|_| !self.follow);
+        let (pod, broker) = (pod.name_any(), self.broker);
+        Ok(Some(Log { rank, pod, parameters, tail, broker }))
+    }
+
+    /// The logs to read. With `--previous`, those of the containers' previous runs or, if a container has only run
+    /// once, of the pod that the rank had before.
+    fn logs(&self, target: &MiniClusterRef, pods: Vec<Pod>) -> Result<Vec<Log>> {
+        let (mut newest, mut before) = (BTreeMap::new(), BTreeMap::new());
+        for (rank, pod) in pods.into_iter().filter_map(|pod| Some((rank(&pod)?, pod))) {
+            before.extend(newest.insert(rank, pod).map(|pod| (rank, pod)));
         }
+        let container = self.container.as_ref().unwrap_or(&target.name);
+        let logs = newest.iter().filter_map(|(rank, pod)| {
+            let has_run = runner(pod, container).is_some_and(|it| it.restart_count > 0);
+            let previous = self.previous && has_run;
+            let pod = if self.previous && !has_run { before.get(rank)? } else { pod };
+            let mut log = self.log(target, pod).transpose()?;
+            if let Ok(log) = &mut log {
+                log.parameters.previous = previous;
+            }
+            Some(log)
+        });
+        logs.collect()
     }
 
     /// Prints the logs as they are, merged by time.
-    async fn read(&self, target: &MiniClusterRef, pods: impl Iterator<Item = Pod>) -> Result<()> {
-        let api = target.connection.api::<Pod>();
-        let parameters = self.parameters(target);
-        let pods =
-            pods.filter_map(|pod| Some((rank(&pod)?, pod))).filter(|(rank, _)| self.wants(*rank));
-        let logs = stream::iter(pods).map(async |(rank, pod)| {
-            let log = api.logs(&pod.name_any(), &parameters).await;
-            (rank, pod, log)
-        });
-        let logs: Vec<_> = logs.buffer_unordered(AT_ONCE).collect().await;
-        let (mut lines, mut rotated) = (Vec::new(), Vec::new());
-        for (rank, pod, log) in logs {
-            match log {
-                Ok(log) => {
-                    rotated.extend(lacks_beginning(&log).then(|| rank.to_string()));
-                    lines.extend(log.lines().map(|line| Line::new(rank, line)));
-                }
-                // For a container that has not started, the API server explains that it has no log.
-                Err(error) => {
-                    print_stderr(&format!("rank {rank} ({}): {}", pod.name_any(), message(&error)));
-                }
-            }
+    async fn read(&self, target: &MiniClusterRef, cluster: &MiniCluster) -> Result<()> {
+        let pods = target.pod_list().await?;
+        ensure!(!pods.is_empty(), "there are no pods to read logs of; {}", summary(cluster));
+        let logs = self.logs(target, pods)?;
+        ensure!(!self.previous || !logs.is_empty(), "no rank of {} has run before", target.name);
+        for rank in self.rank.iter().filter(|rank| logs.iter().all(|log| log.rank != **rank)) {
+            print_stderr(&format!("rank {rank} has no pod"));
         }
-        lines.sort();
-        for line in &lines {
-            self.print(line);
-        }
-        let is_whole = self.container.is_some() || self.since.is_some() || rotated.is_empty();
-        if !is_whole && !target.get().await?.spec.logging.quiet {
+        let ends = read::merged(target, logs, |line| self.print(line)).await;
+        let rotated: Vec<_> = ends.iter().flatten().flatten().map(ToString::to_string).collect();
+        let is_part = self.since.is_some() || self.since_time.is_some() || self.container.is_some();
+        if !is_part && !rotated.is_empty() && !cluster.spec.logging.quiet {
             let ranks = rotated.join(", ");
             print_stderr(&format!(
                 "the first lines of these ranks are missing: {ranks}; the node has rotated their logs (containerLogMaxSize of the kubelet)"
             ));
         }
+        ensure!(ends.iter().any(Option::is_some), "no log could be read; {}", summary(cluster));
         Ok(())
     }
 
-    /// Prints new lines of all pods, also of later ones, until the MiniCluster has ended.
-    async fn follow(&self, target: &MiniClusterRef) -> Result<()> {
-        let (sender, mut lines) = mpsc::channel(1000);
-        let reading = tokio::spawn(follow_pods(
-            target.clone(),
-            self.parameters(target),
-            self.rank.clone(),
-            sender,
-        ));
-        while let Some(line) = lines.recv().await {
-            self.print(&line);
-        }
-        reading.await.context("follow the logs")?
-    }
-
     fn print(&self, line: &Line) {
-        if !self.broker && is_of_flux(&line.text) {
-            return;
+        let Line { time, rank, pod, text } = line;
+        if self.output == Some(Format::Json) {
+            let text = String::from_utf8_lossy(text);
+            return print(
+                &json!({ "time": time, "rank": rank, "pod": **pod, "line": text }).to_string(),
+            );
         }
-        let time = if self.timestamps { format!("{} ", line.time) } else { String::new() };
-        print(&format!("{} {time}{}", label(line.rank), line.text));
+        let label = self.output.map_or_else(|| format!("{} ", label(*rank)), |_| String::new());
+        let time = if self.timestamps { format!("{time} ") } else { String::new() };
+        print_line(&format!("{label}{time}"), text);
     }
 }
 
@@ -165,70 +186,12 @@ pub(crate) fn label(rank: u32) -> String {
     paint(COLOURS[rank as usize % COLOURS.len()], &format!("{rank:>3} |"))
 }
 
-/// The message of the API server or, if it did not answer, of the client.
-fn message(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
-}
-
-/// Follows the log of each pod of the Job, from the start of its container until the MiniCluster has ended.
-async fn follow_pods(
-    target: MiniClusterRef,
-    parameters: LogParams,
-    ranks: Vec<u32>,
-    lines: mpsc::Sender<Line>,
-) -> Result<()> {
-    let mut pods = pin!(target.pod_changes(None));
-    let mut ended = pin!(until(&target, Goal::End));
-    let (mut followed, mut tasks) = (HashSet::new(), tokio::task::JoinSet::new());
-    loop {
-        let pod = tokio::select! {
-            pod = pods.next() => match pod {
-                Some(Ok(pod)) => pod,
-                // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
-                Some(Err(_)) => continue,
-                None => break,
-            },
-            end = &mut ended => {
-                end?;
-                break;
-            }
-        };
-        let Some(rank) = rank(&pod).filter(|rank| ranks.is_empty() || ranks.contains(rank)) else {
-            continue;
-        };
-        let container = parameters.container.as_deref().unwrap_or_default();
-        let has_log = container != target.name
-            || runner_state(&pod, container).is_some_and(|it| it.waiting.is_none());
-        if has_log && followed.insert(pod.name_any()) {
-            let (target, parameters, lines) = (target.clone(), parameters.clone(), lines.clone());
-            tasks.spawn(follow_pod(target, pod.name_any(), rank, parameters, lines));
-        }
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.context("follow a log")??;
-    }
-    Ok(())
-}
-
-async fn follow_pod(
-    target: MiniClusterRef,
-    pod: String,
-    rank: u32,
-    parameters: LogParams,
-    lines: mpsc::Sender<Line>,
-) -> Result<()> {
-    let pass_on = move |log_stream::Line { time, text }| {
-        let text = String::from_utf8_lossy(&text).trim_end_matches(['\n', '\r']).to_owned();
-        let lines = lines.clone();
-        async move { lines.send(Line { time, rank, text }).await.is_ok() }
-    };
-    log_stream::follow(target, pod, parameters, pass_on).await.map(drop)
-}
-
-/// Whether the log of a runner lacks its first line, which the agent writes, because the node has rotated the log.
-fn lacks_beginning(log: &str) -> bool {
-    let first = log.lines().next();
-    first.is_some_and(|line| !Line::new(0, line).text.starts_with("flux-agent: "))
+fn container_names(pod: &Pod) -> Vec<&str> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let own = spec.containers.iter().map(|it| it.name.as_str());
+    let init = spec.init_containers.iter().flatten().map(|it| it.name.as_str());
+    let later = spec.ephemeral_containers.iter().flatten().map(|it| it.name.as_str());
+    own.chain(init).chain(later).collect()
 }
 
 /// Whether a line comes from an agent or from a module of a broker (`broker.info[0]: ...`), not from a command.
@@ -267,26 +230,6 @@ mod tests {
         {
             assert!(!is_of_flux(line), "{line}");
         }
-    }
-
-    #[test]
-    fn lines_are_in_order_of_time_and_rank() {
-        let line = |rank, text| Line::new(rank, text);
-        let mut lines = [
-            line(1, "2026-01-01T00:00:01Z b"),
-            line(0, "2026-01-01T00:00:01Z c"),
-            line(2, "2026-01-01T00:00:00.5Z a"),
-        ];
-        lines.sort();
-        assert_eq!(lines.map(|line| line.text), ["a", "c", "b"]);
-    }
-
-    #[test]
-    fn rotated_logs_begin_in_the_middle() {
-        let begin = "2026-01-01T00:00:01Z flux-agent: run Flux as user flux\n";
-        let rest = "2026-01-01T00:00:02Z line 77793\n";
-        let lacks = [&format!("{begin}{rest}"), rest, ""].map(lacks_beginning);
-        assert_eq!(lacks, [false, true, false]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::commands::delete::{begin_deletion, wait_until_gone};
 use crate::commands::explain::explain;
 use crate::commands::status::summary;
 use crate::connection::Connection;
+use crate::error::line;
 use crate::exec;
 use crate::minicluster::{MiniClusterRef, agent};
 use crate::output::{print, print_stderr};
@@ -133,7 +134,7 @@ impl Run {
                 return Ok(code);
             }
             Guarded::Left(code, Some(error)) => {
-                print_stderr(&format!("kubectl flux: {error:#}: {name} continues to run"));
+                print_stderr(&format!("kubectl flux: {}: {name} continues to run", line(&error)));
                 return Ok(code);
             }
         };
@@ -168,7 +169,7 @@ impl Run {
         if !is_of_command {
             match explain(target).await {
                 Ok(text) => print_stderr(&text),
-                Err(error) => print_stderr(&format!("{}\n{error:#}", summary(&cluster))),
+                Err(error) => print_stderr(&format!("{}\n{}", summary(&cluster), line(&error))),
             }
         } else if code != Some(0) {
             print_stderr(&format!("kubectl flux: {}", summary(&cluster)));
@@ -202,7 +203,8 @@ async fn delete(target: &MiniClusterRef, wait: bool) {
     if let Err(error) = deletion.await {
         let name = &target.name;
         print_stderr(&format!(
-            "warning: {error:#}; {name} is still there: `kubectl flux delete {name}` deletes it"
+            "warning: {}; {name} is still there: `kubectl flux delete {name}` deletes it",
+            line(&error)
         ));
     }
 }

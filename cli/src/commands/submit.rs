@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::minicluster::NameArgument;
 use crate::output::{print, print_stderr};
 use crate::rank_pod::RankPod;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use std::process::ExitCode;
 
@@ -47,9 +47,14 @@ impl Submit {
 
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let target = self.name.target(connection);
+        let (options, command) = parts(&self.argv);
+        let namespace = &target.connection.namespace;
+        ensure!(
+            namespace.parse::<u32>().is_err(),
+            "`-n {namespace}` right after the name is the namespace: write the number of tasks as `-n{namespace}`"
+        );
         resume_idle(&target).await?;
         let lead = RankPod::lead(target).await?;
-        let (options, command) = parts(&self.argv);
         let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
         let mut argv: Vec<&str> = std::iter::once("submit").chain(options).collect();
         argv.extend(Some("--").filter(|_| !command.is_empty()));

@@ -17,10 +17,12 @@ use std::future::{Future, pending};
 use std::io::IsTerminal as _;
 use std::pin::Pin;
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Time between two reports of the instance.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long to wait for a report: a connection may be broken without a sign of it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<()> {
     ensure!(
@@ -79,7 +81,10 @@ async fn show(lead: &RankPod, state: &mut State, terminal: &mut DefaultTerminal)
 
 fn ask<'lead>(lead: &'lead RankPod, state: &State) -> Answer<'lead, InstanceReport> {
     let output_of = state.followed();
-    Box::pin(async move { lead.report(false, output_of.as_deref()).await })
+    Box::pin(async move {
+        let report = lead.report(false, output_of.as_deref());
+        timeout(ANSWER_TIMEOUT, report).await.context("the lead does not answer: asking again")?
+    })
 }
 
 /// Waits for the answer. Without a request it never returns.

@@ -35,7 +35,7 @@ pub(crate) struct Ui {
     /// Port on this machine; 0 for any free port
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     port: u16,
-    /// Print the address, and do not open a browser
+    /// Print the address, and the header with the token for programs, and do not open a browser
     #[arg(long)]
     no_browser: bool,
 }
@@ -56,12 +56,14 @@ impl Ui {
         let Some(line) = lines.next_line().await.context("read the address from the agent")? else {
             bail!("the agent does not serve the page: {}", exec::error_text(errors).await);
         };
-        let (port, token) = parts(&line)
+        let (port, token, query) = parts(&line)
             .with_context(|| format!("the agent printed {line:?} instead of an address"))?;
         let local = listener.local_addr().context("get the local port")?.port();
-        let address = format!("http://127.0.0.1:{local}/?token={token}");
+        let address = format!("http://127.0.0.1:{local}/?{query}");
         print(&address);
-        if !self.no_browser {
+        if self.no_browser {
+            print(&format!("Authorization: Bearer {token}"));
+        } else {
             open(&address);
         }
         let (api, pod) = (lead.target.connection.sessions(), lead.name);
@@ -79,11 +81,14 @@ impl Ui {
     }
 }
 
-/// Port and token of the address that an agent prints.
-fn parts(line: &str) -> Option<(u16, &str)> {
-    let (address, token) = line.strip_prefix("http://")?.split_once("/?token=")?;
+/// Port and token of the address that an agent prints, and the query with which the page is opened. All users of this
+/// machine see that address among the arguments of the browser, so it has a code that the agent takes once, unless the
+/// agent is too old for codes.
+fn parts(line: &str) -> Option<(u16, &str, &str)> {
+    let (address, query) = line.strip_prefix("http://")?.split_once("/?")?;
     let address: SocketAddrV4 = address.parse().ok()?;
-    Some((address.port(), token))
+    let (token, code) = query.split_once('&').unwrap_or((query, query));
+    Some((address.port(), token.strip_prefix("token=")?, code))
 }
 
 /// Forwards each connection to `port` of the pod.
@@ -121,7 +126,10 @@ mod tests {
 
     #[test]
     fn port_and_token_come_from_the_address() {
-        assert_eq!(parts("http://127.0.0.1:4321/?token=ab"), Some((4321, "ab")));
+        let of_old = parts("http://127.0.0.1:4321/?token=ab");
+        assert_eq!(of_old, Some((4321, "ab", "token=ab")));
+        let printed = parts("http://127.0.0.1:4321/?token=ab&code=cd");
+        assert_eq!(printed, Some((4321, "ab", "code=cd")));
         for line in ["", "listening", "http://127.0.0.1/?token=ab", "http://127.0.0.1:1/"] {
             assert_eq!(parts(line), None, "{line}");
         }

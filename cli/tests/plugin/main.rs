@@ -7,8 +7,12 @@
 
 mod connection;
 mod delete;
+mod exec;
+mod explain;
 mod list;
+mod logs;
 mod names;
+mod pipe;
 mod process;
 mod run;
 mod scene;

@@ -91,9 +91,10 @@ impl Scene {
         name
     }
 
-    /// The MiniCluster of this name.
+    /// The MiniCluster of this name, unless it is being deleted.
     pub(crate) fn get(&self, name: &str) -> Option<Value> {
-        self.endpoint.server.get(&format!("{MINICLUSTERS}/{name}"))
+        let object = self.endpoint.server.get(&format!("{MINICLUSTERS}/{name}"));
+        object.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
     }
 
     /// Changes the MiniCluster of this name.
@@ -103,10 +104,15 @@ impl Scene {
 
     /// Starts `kubectl flux` with these arguments.
     pub(crate) fn start(&self, arguments: &[&str]) -> Process {
+        Process::start(self.command(arguments))
+    }
+
+    /// The command `kubectl flux` with these arguments.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-flux"));
         command.arg("--kubeconfig").arg(self.directory.path().join("kubeconfig"));
         command.args(arguments).env("HOME", self.directory.path());
-        Process::start(command)
+        command
     }
 
     /// Runs `kubectl flux` with these arguments to its end.
@@ -119,6 +125,27 @@ impl Scene {
         let path = self.directory.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
+    }
+
+    /// Adds a container to a pod, or changes its state to `waiting`, `running` or `terminated`.
+    pub(crate) fn container(&self, pod: &str, name: &str, state: &str) {
+        let path = format!("{PODS}/{pod}");
+        let mut object = self.endpoint.server.get(&path).unwrap();
+        let state = match state {
+            "terminated" => json!({ "terminated": { "exitCode": 0 } }),
+            state => json!({ state: {} }),
+        };
+        let container = json!({ "name": name, "image": "ubuntu" });
+        let status = json!({
+            "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 1, "state": state,
+        });
+        for (list, new) in [("/spec/containers", container), ("/status/containerStatuses", status)]
+        {
+            let list = object.pointer_mut(list).unwrap().as_array_mut().unwrap();
+            list.retain(|it| it["name"] != name);
+            list.push(new);
+        }
+        self.endpoint.server.put(&path, object);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::{Copied, FILE, ROOT, TransferError};
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _, Write};
+use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header, HeaderMode};
 use walkdir::WalkDir;
@@ -15,7 +16,8 @@ pub fn pack(
     mut skipped: impl FnMut(&Path),
 ) -> Result<Copied, TransferError> {
     let root = fs::canonicalize(path).map_err(read(path))?;
-    let mut archive = Archive { builder: Builder::new(stream), copied: Copied::default() };
+    let builder = ManuallyDrop::new(Builder::new(stream));
+    let mut archive = Archive { builder, copied: Copied::default() };
     let found = fs::metadata(&root).map_err(read(path))?;
     if found.is_file() {
         archive.append(&root, Path::new(FILE), &found)?;
@@ -38,7 +40,8 @@ pub fn pack(
     } else {
         return Err(TransferError::Kind { path: path.to_owned() });
     }
-    let finished = archive.builder.into_inner().and_then(|mut stream| stream.flush());
+    let builder = ManuallyDrop::into_inner(archive.builder);
+    let finished = builder.into_inner().and_then(|mut stream| stream.flush());
     finished.map_err(written)?;
     Ok(archive.copied)
 }
@@ -52,8 +55,34 @@ fn written(source: io::Error) -> TransferError {
     TransferError::Stream { operation: "write", source }
 }
 
+/// The content of a file, of which the header has the size: what is appended meanwhile, e.g. to a log, is not copied.
+struct Content {
+    file: File,
+    left: u64,
+    /// Why the file could not be read.
+    error: Option<io::Error>,
+}
+
+impl Read for Content {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read(&mut buffer[..length]).and_then(|read| match read {
+            0 if length > 0 => {
+                Err(io::Error::other("it became shorter while it was copied: copy it again"))
+            }
+            read => Ok(read),
+        });
+        read.inspect(|read| self.left -= *read as u64).map_err(|error| {
+            let kind = error.kind();
+            self.error = (kind != io::ErrorKind::Interrupted).then_some(error);
+            kind.into()
+        })
+    }
+}
+
 struct Archive<Stream: Write> {
-    builder: Builder<Stream>,
+    /// After an error it is not dropped: it would write the end of a stream, as the missing content of the last file.
+    builder: ManuallyDrop<Builder<Stream>>,
     copied: Copied,
 }
 
@@ -84,9 +113,10 @@ impl<Stream: Write> Archive<Stream> {
             let file = File::open(path).map_err(read(path))?;
             header.set_entry_type(EntryType::Regular);
             header.set_size(found.len());
-            // A file that changes its size meanwhile, e.g. a log, keeps the size in the header.
-            let content = file.chain(io::repeat(0)).take(found.len());
-            self.builder.append_data(&mut header, name, content).map_err(written)?;
+            let mut content = Content { file, left: found.len(), error: None };
+            let appended = self.builder.append_data(&mut header, name, &mut content);
+            content.error.map_or(Ok(()), |error| Err(read(path)(error)))?;
+            appended.map_err(written)?;
             self.copied.bytes += found.len();
         } else {
             return Ok(false);

@@ -104,8 +104,13 @@ fn unpack_root(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, Tr
         let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
         return Err(write(root)(source));
     }
-    // An existing file or link is replaced. A link is not followed.
-    entry.unpack(root).map_err(write(root))?;
+    // An existing file or link is replaced, once the new file is complete. A link is not followed.
+    let beside = root.with_file_name(format!(".flux-transfer-{}", std::process::id()));
+    let unpacked = entry.unpack(&beside).and_then(|_| fs::rename(&beside, root));
+    unpacked.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        write(root)(error)
+    })?;
     Ok(true)
 }
 
@@ -118,16 +123,20 @@ fn unpack_below(
     let outside =
         || TransferError::Outside { entry: name.to_owned(), destination: root.to_owned() };
     let is_below = |part: Component<'_>| matches!(part, Component::CurDir | Component::Normal(_));
-    if !name.components().all(is_below) || name == Path::new(ROOT) {
+    let path = root.join(name);
+    let is_inside = name.components().all(is_below) && name != Path::new(ROOT);
+    if !is_inside || leads_outside(&path, root) {
         return Err(outside());
     }
-    match entry.unpack_in(root) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(outside()),
-        // The tar crate has no kind for this error.
-        Err(error) if error.to_string().contains("outside of destination") => Err(outside()),
-        Err(source) => Err(write(&root.join(name))(source)),
-    }
+    // The tar crate checks the path, too.
+    if entry.unpack_in(root).map_err(write(&path))? { Ok(()) } else { Err(outside()) }
+}
+
+/// Whether a symbolic link between `root` and `path` leads out of `root`.
+fn leads_outside(path: &Path, root: &Path) -> bool {
+    let Ok(root) = root.canonicalize() else { return false };
+    let parent = path.ancestors().skip(1).find_map(|parent| parent.canonicalize().ok());
+    parent.is_some_and(|parent| !parent.starts_with(root))
 }
 
 /// Makes a directory writable until its contents are complete.

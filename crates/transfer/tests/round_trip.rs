@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use flux_transfer::{Copied, Destination, TransferError, pack, unpack};
+use std::error::Error as _;
 use std::fs::{self, Permissions};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -81,6 +83,39 @@ fn a_file_gets_the_path_or_goes_into_the_directory() {
     assert!(matches!(device, TransferError::Kind { .. }), "{device}");
     assert!(unpack(&stream[..700], &to(&path("short"), None)).is_err());
     assert!(unpack(&[][..], &to(&path("empty"), None)).is_err());
+}
+
+/// A stream that cuts a file once its beginning is written.
+struct Cutting<'file>(&'file Path, Vec<u8>);
+
+impl Write for Cutting<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.1.extend_from_slice(data);
+        fs::File::options().write(true).open(self.0)?.set_len((1 << 20) - 100)?;
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_named_and_not_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to_path) = (directory.path().join("from"), directory.path().join("to"));
+    fs::write(&from, vec![1; 1 << 20]).unwrap();
+    let mut stream = Cutting(&from, Vec::new());
+    let error = pack(&from, &mut stream, |_| ()).unwrap_err();
+    assert!(
+        matches!(&error, TransferError::Read { path, .. } if *path == from.canonicalize().unwrap())
+    );
+    assert!(error.source().unwrap().to_string().contains("became shorter"), "{error:?}");
+    // What the other side has received is no whole file: the file before it stays, and nothing else.
+    fs::write(&to_path, "before").unwrap();
+    assert!(unpack(stream.1.as_slice(), &to(&to_path, None)).is_err());
+    assert_eq!(fs::read_to_string(&to_path).unwrap(), "before");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 /// A stream of a directory with these entries: the name, the kind, and the content or the target of a link.

@@ -15,18 +15,22 @@ struct Ui {
     plugin: Child,
     address: String,
     token: String,
+    code: String,
 }
 
 impl Ui {
     fn of(trial: &Trial, name: &str) -> Result<Self> {
         let mut command = trial.plugin(&["ui", name, "--no-browser"])?;
         let mut plugin = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        let output = plugin.stdout.take().context("it has no output")?;
-        BufReader::new(output).read_line(&mut line)?;
-        let parts = line.trim().strip_prefix("http://").and_then(|it| it.split_once("/?token="));
-        let (address, token) = parts.with_context(|| format!("it prints {line:?}"))?;
-        Ok(Self { plugin, address: address.to_owned(), token: token.to_owned() })
+        let (mut line, mut header) = (String::new(), String::new());
+        let mut output = BufReader::new(plugin.stdout.take().context("it has no output")?);
+        output.read_line(&mut line)?;
+        output.read_line(&mut header)?;
+        let parts = line.trim().strip_prefix("http://").and_then(|it| it.split_once("/?code="));
+        let (address, code) = parts.with_context(|| format!("it prints {line:?}"))?;
+        let token = header.trim().strip_prefix("Authorization: Bearer ");
+        let token = token.with_context(|| format!("it prints {header:?}"))?.to_owned();
+        Ok(Self { plugin, address: address.to_owned(), token, code: code.to_owned() })
     }
 
     /// Status and body of the answer to `METHOD PATH`, with these lines of the head.
@@ -76,11 +80,14 @@ fn the_page_is_there_for_its_viewer_only() {
         run.ready_with(2).await?;
         let ui = Ui::of(trial, "looked")?;
         ensure!(ui.ask("GET /health", "", "")?.0 == 200);
-        for path in ["/", "/api/v1/", "/api/v1/jobs", "/metrics", "/?token=x"] {
+        for path in ["/api/v1/", "/api/v1/jobs", "/metrics"] {
             ensure!(ui.ask(&format!("GET {path}"), "", "")?.0 == 401, "{path}");
         }
-        let (code, page) = ui.ask(&format!("GET /?token={}", ui.token), "", "")?;
-        ensure!(code == 200 && page.contains("<title>"), "{code} {page:.200}");
+        for has_token in [true, false] {
+            let (code, page) = ui.ask(&format!("GET /?code={}", ui.code), "", "")?;
+            ensure!(code == 200 && page.contains("<title>"), "{code} {page:.200}");
+            ensure!(page.contains(&ui.token) == has_token, "the code is good once");
+        }
         let why = "the stand-in has not all that is asked, and takes jobs from flux alone";
         if !lacks_real_flux("the API of an instance", why)? {
             tells_of_the_instance(&ui)?;

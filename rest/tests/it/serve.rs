@@ -164,13 +164,13 @@ impl Server {
 }
 
 #[test]
-fn only_health_needs_no_token() {
+fn only_health_and_the_page_need_no_token() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys().filter(|name| *name != "parameters") {
             let request = format!("{} {}", method.to_uppercase(), path.replace("{id}", "f2"));
-            let is_open = path.ends_with("/health");
+            let is_open = path == "/" || path.ends_with("/health");
             for head in
                 ["", "Authorization: Bearer 0123456789abcdeF\r\n", "Authorization: Basic x\r\n"]
             {
@@ -181,8 +181,6 @@ fn only_health_needs_no_token() {
         }
     }
     for (request, status) in [
-        ("GET /?token=x", 401),
-        (&*format!("GET /?token={TOKEN}"), 200),
         // Addresses are kept in more places than headers.
         (&*format!("GET /api/v1/jobs?token={TOKEN}"), 401),
         ("GET /elsewhere", 401),
@@ -368,9 +366,29 @@ fn a_token_is_made_where_none_is_given() {
     let place = Place::new();
     broker_that(&place.at("broker"), |_, _| Err::<String, _>(38));
     let instance = ServedInstance { token_sha256: None, ..place.instance() };
-    let line = Background::start(program(&instance)).line();
-    let (_, token) = line.split_once("/?token=").unwrap();
-    assert!(token.len() >= 32, "{line}");
+    let mut process = Background::start(program(&instance));
+    let line = process.line();
+    let (address, tokens) = line.trim_start_matches("http://").split_once("/?token=").unwrap();
+    let (token, code) = tokens.split_once("&code=").unwrap();
+    assert!(token.len() >= 32 && code.len() >= 32, "{line}");
+    let page = |query: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /{query} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+        text
+    };
+    // The first page with the code has the token, and no other.
+    for (query, has_token) in [
+        (String::new(), false),
+        (format!("?token={token}"), false),
+        ("?code=0".to_owned(), false),
+        (format!("?code={code}"), true),
+        (format!("?code={code}"), false),
+    ] {
+        assert_eq!(page(&query).contains(token), has_token, "{query}");
+    }
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Pod {
         let all = Sysroot { mounts, root: request.application.clone() };
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
         let flux = Elf::read(&*data).ok()?;
-        let compiled = Compiled::read(&data, &view);
+        let compiled = Compiled::read(&data, &Compiled::core(&own, &view), &view);
         Some(Self { view, own, all, flux, compiled })
     }
 

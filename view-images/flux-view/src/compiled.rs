@@ -2,6 +2,7 @@
 //! and is not started.
 
 use flux_agent::linking::Sysroot;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Length below which a text of the program may be one of these values.
@@ -17,13 +18,15 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Reads the bytes of `flux`, which is below `view` at run time.
-    pub(super) fn read(flux: &[u8], view: &Path) -> Self {
+    /// Reads the bytes of `flux`, which is below `view` at run time. Of several texts that could be its version, that is
+    /// the version which is also in the bytes of Flux's library `core`.
+    pub(super) fn read(flux: &[u8], core: &[u8], view: &Path) -> Self {
         let mut compiled = Self::default();
+        let mut versions = BTreeSet::new();
         for text in flux.split(|byte| *byte == 0).filter(|text| text.len() < MAX_TEXT_LENGTH) {
             let Ok(text) = str::from_utf8(text) else { continue };
-            if compiled.version.is_none() && is_version(text) {
-                compiled.version = Some(text.to_owned());
+            if is_version(text) {
+                versions.insert(text.to_owned());
             }
             // A search path for libraries is a list of paths.
             let path = Path::new(text.split(':').next().unwrap_or_default());
@@ -35,7 +38,23 @@ impl Compiled {
                 compiled.python = Some(path.to_owned());
             }
         }
+        if versions.len() > 1 {
+            versions.retain(|it| core.split(|byte| *byte == 0).any(|text| text == it.as_bytes()));
+        }
+        compiled.version = versions.pop_first().filter(|_| versions.is_empty());
         compiled
+    }
+
+    /// The bytes of Flux's library in `view`.
+    pub(super) fn core(sysroot: &Sysroot, view: &Path) -> Vec<u8> {
+        let directories = ["lib", "lib64"].map(|name| view.join(name)).into_iter();
+        let mut libraries = directories.flat_map(|directory| {
+            let names = sysroot.names(&directory).into_iter();
+            names
+                .filter(|name| name.starts_with("libflux-core.so"))
+                .map(move |name| directory.join(name))
+        });
+        libraries.find_map(|library| sysroot.read(&library)).unwrap_or_default()
     }
 }
 
@@ -76,13 +95,14 @@ mod tests {
 
     /// Reads texts separated by `|` instead of the zero bytes in a program.
     fn read(texts: &str) -> Compiled {
-        Compiled::read(texts.replace('|', "\0").as_bytes(), Path::new("/mnt/flux/view"))
+        let core = b"9.9.9\x000.88.0\x001.2\0";
+        Compiled::read(texts.replace('|', "\0").as_bytes(), core, Path::new("/mnt/flux/view"))
     }
 
     #[test]
     fn version_python_and_prefix_are_found_among_other_texts() {
         let flux = "\u{7f}ELF|/mnt/flux/view/lib:/x|GLIBC_2.2.5|python3.%d|\
-                    /mnt/flux/view/bin/python3|0.88.0|1.2.3|";
+                    /mnt/flux/view/bin/python3|1.2.3|0.88.0|4.5.6|";
         let expected = Compiled {
             version: Some("0.88.0".to_owned()),
             python: Some("/mnt/flux/view/bin/python3".into()),
@@ -97,6 +117,7 @@ mod tests {
         assert!(!other.for_view);
         assert_eq!(other.python.unwrap(), Path::new("/usr/bin/python3.12"));
         assert_eq!(other.version.unwrap(), "0.66.0-3-gabc");
+        assert_eq!(read("1.2.3|4.5.6").version, None);
         assert_eq!(read("1.2|1.2.3.4|a.b.c|/usr/share/python3|"), Compiled::default());
     }
 }

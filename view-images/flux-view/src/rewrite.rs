@@ -84,7 +84,7 @@ pub(super) fn first_line(
     inside: impl Fn(&str) -> Option<PathBuf>,
 ) -> Result<Option<String>, PathBuf> {
     let words = line.strip_prefix("#!").unwrap_or_default().split_whitespace();
-    let mut words = words.skip_while(|word| Path::new(word).ends_with("env"));
+    let mut words = words.skip_while(|word| Path::new(word).ends_with("env") || *word == "-S");
     let program = Path::new(words.next().unwrap_or_default());
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // The interpreter `false` prevents that a script is started.
@@ -93,7 +93,12 @@ pub(super) fn first_line(
     }
     let interpreter = inside(name).ok_or_else(|| program.to_owned())?.display().to_string();
     let words: Vec<&str> = [interpreter.as_str()].into_iter().chain(words).collect();
-    Ok(Some(format!("#!{}", words.join(" "))))
+    // The kernel passes all that follows the interpreter as one argument.
+    if words.len() > 2 {
+        Err(program.to_owned())
+    } else {
+        Ok(Some(format!("#!{}", words.join(" "))))
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +118,9 @@ mod tests {
         let changed = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(line("#!/usr/bin/env python3"), changed("#!/mnt/flux/view/bin/python3"));
         assert_eq!(line("#! /usr/bin/python3.11 -s"), changed("#!/mnt/flux/view/bin/python3 -s"));
+        let of_env = line("#!/usr/bin/env -S python3 -s");
+        assert_eq!(of_env, changed("#!/mnt/flux/view/bin/python3 -s"));
+        assert_eq!(line("#!/usr/bin/env -S python3 -m x"), Err("python3".into()));
         for text in ["#!/bin/false", "#!/mnt/flux/view/bin/python3", "# text", "#!"] {
             assert_eq!(line(text), Ok(None), "{text}");
         }

@@ -2,12 +2,14 @@
 
 use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
+use crate::error;
 use crate::exec;
 use crate::minicluster::{MiniClusterRef, agent, rank, runner, runner_state};
 use crate::output::age;
 use anyhow::{Context as _, Result};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::TerminationMessage;
+use futures::AsyncReadExt as _;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -15,7 +17,9 @@ use kube::ResourceExt as _;
 use kube::api::{ListParams, LogParams};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 
 /// Largest number of ranks that are shown.
 const MAX_RANKS: usize = 8;
@@ -40,6 +44,9 @@ pub(super) struct Evidence {
     pub added: Vec<String>,
     /// The last lines of the lead's log or, if that is gone, of the output in the status.
     pub output: Vec<String>,
+    /// What could not be read, and why.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unread: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -61,22 +68,39 @@ pub(super) struct Rank {
     pub message: Option<String>,
 }
 
+/// What could not be read so far: the rest explains without it.
+#[derive(Default)]
+struct Unread(RefCell<BTreeSet<String>>);
+
+impl Unread {
+    /// The value that was read; without it, notes the error of the read of `source`.
+    fn note<T, E: Into<anyhow::Error>>(&self, source: &str, read: Result<T, E>) -> Option<T> {
+        let note = |error: E| {
+            let text = format!("{source}: {}", error::reason(&error.into()));
+            self.0.borrow_mut().insert(text);
+        };
+        read.map_err(note).ok()
+    }
+}
+
 pub(super) async fn gather(
     target: &MiniClusterRef,
     cluster: &MiniCluster,
     now: Timestamp,
-) -> Result<Evidence> {
-    let pods = target.pods().await?;
+) -> Evidence {
+    let unread = Unread::default();
+    let pods = unread.note("pods", target.pods().await).unwrap_or_default();
     let (ranks, events, output, queue) = tokio::join!(
-        ranks(target, cluster, &pods),
+        ranks(target, cluster, &pods, &unread),
         events(target, cluster, now),
-        output(target, &pods),
-        queue(&target.connection, cluster),
+        output(target, &pods, &unread),
+        queue(&target.connection, cluster, &unread),
     );
+    let events = unread.note("Events", events).unwrap_or_default();
     let conditions = conditions(cluster, now);
     let output = if output.is_empty() { output_of_status(cluster) } else { output };
     let added = pods.get(&0).and_then(|pod| added(pod, &target.name)).into_iter().collect();
-    Ok(Evidence { conditions, queue, ranks, events: events?, added, output })
+    Evidence { conditions, queue, ranks, events, added, output, unread: unread.0.into_inner() }
 }
 
 fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
@@ -112,6 +136,7 @@ async fn ranks(
     target: &MiniClusterRef,
     cluster: &MiniCluster,
     pods: &BTreeMap<u32, Pod>,
+    unread: &Unread,
 ) -> Vec<Rank> {
     let is_over = is_over(cluster);
     let needs_attention = |pod: &&Pod| {
@@ -128,14 +153,19 @@ async fn ranks(
             pod: pod.name_any(),
             state: anstream::adapter::strip_str(&crate::commands::status::pod_state(cluster, pod))
                 .to_string(),
-            message: message(target, cluster, pod).await,
+            message: message_of(target, cluster, pod, unread).await,
         }
     }))
     .await
 }
 
 /// The message of the kubelet about a container that waits, or of the agent about its run.
-async fn message(target: &MiniClusterRef, cluster: &MiniCluster, pod: &Pod) -> Option<String> {
+async fn message_of(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    pod: &Pod,
+    unread: &Unread,
+) -> Option<String> {
     let state = runner_state(pod, &target.name)?;
     if let Some(waiting) = &state.waiting {
         return waiting.message.clone();
@@ -145,7 +175,8 @@ async fn message(target: &MiniClusterRef, cluster: &MiniCluster, pod: &Pod) -> O
     }
     let agent = agent(cluster);
     let argv = [agent.as_str(), "status", "--output", "json"];
-    let output = exec::capture(target, &pod.name_any(), &argv).await.ok()?;
+    let output = exec::capture(target, &pod.name_any(), &argv).await;
+    let output = unread.note("reports of agents", output)?;
     let report: Value = serde_json::from_slice(&output.stdout).ok()?;
     let phase = report["phase"].as_str()?;
     Some(match (report["lastError"].as_str(), report["doing"].as_str()) {
@@ -214,16 +245,27 @@ fn line(event: &Event, now: Timestamp) -> String {
 }
 
 /// The last lines of the lead's output or, if there are none, of Flux's own messages.
-async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Vec<String> {
+async fn output(
+    target: &MiniClusterRef,
+    pods: &BTreeMap<u32, Pod>,
+    unread: &Unread,
+) -> Vec<String> {
     let Some(pod) = pods.get(&0) else { return Vec::new() };
     let parameters = LogParams {
         container: Some(target.name.clone()),
         tail_lines: Some(READ_LINES),
         ..LogParams::default()
     };
-    // A container that has not started has no log, which is no failure.
-    let log = target.connection.api::<Pod>().logs(&pod.name_any(), &parameters).await;
-    let log = log.unwrap_or_default();
+    let log = target.connection.api::<Pod>().log_stream(&pod.name_any(), &parameters).await;
+    let log = match log {
+        // A container that has not started has no log.
+        Err(kube::Error::Api(status)) if [400, 404].contains(&status.code) => return Vec::new(),
+        log => unread.note("output of the lead", log),
+    };
+    let Some(log) = log else { return Vec::new() };
+    let mut bytes = Vec::new();
+    unread.note("output of the lead", pin!(log).read_to_end(&mut bytes).await);
+    let log = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = log.lines().collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
     last(if own.is_empty() { &all } else { &own })
@@ -240,7 +282,11 @@ fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
 }
 
 /// The position of the Job in its queue, if Kueue's visibility server knows it.
-async fn queue(connection: &Connection, cluster: &MiniCluster) -> Option<QueuePosition> {
+async fn queue(
+    connection: &Connection,
+    cluster: &MiniCluster,
+    unread: &Unread,
+) -> Option<QueuePosition> {
     let queue = cluster.labels().get(flux_api::cluster::QUEUE_LABEL)?;
     for version in ["v1beta2", "v1beta1"] {
         let path = format!(
@@ -248,8 +294,10 @@ async fn queue(connection: &Connection, cluster: &MiniCluster) -> Option<QueuePo
             connection.namespace
         );
         let request = kube::core::Request::new(path).list(&ListParams::default()).ok()?;
-        let Ok(list) = connection.client.request::<Value>(request).await else { continue };
-        return position(&list, &cluster.name_any(), queue);
+        match connection.client.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            list => return position(&unread.note("queue", list)?, &cluster.name_any(), queue),
+        }
     }
     None
 }

@@ -1,6 +1,7 @@
 //! Follows a run from its creation to its end.
 
 use crate::commands::status::{state_condition, summary};
+use crate::error::line;
 use crate::log_stream::{self, Ending};
 use crate::minicluster::{MiniClusterRef, checked, runner_state};
 use crate::output::print_stderr;
@@ -158,7 +159,7 @@ impl Output {
                     self.add(&lead, &target.name);
                 }
             }
-            Err(error) if self.leads.is_empty() => return Some(format!("{error:#}")),
+            Err(error) if self.leads.is_empty() => return Some(line(&error)),
             Err(_) => {}
         }
         if self.leads.is_empty() {
@@ -185,7 +186,8 @@ impl Output {
 
 /// Copies the log of the runner in this pod to the standard output. Returns the reason why a part is missing.
 async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>) -> Option<String> {
-    let parameters = LogParams { container: Some(target.name.clone()), ..LogParams::default() };
+    let container = Some(target.name.clone());
+    let parameters = LogParams { container, follow: true, ..LogParams::default() };
     let mut output = std::io::stdout();
     let print = move |line: log_stream::Line| {
         lines.fetch_add(1, Ordering::Relaxed);
@@ -194,7 +196,7 @@ async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>)
     match log_stream::follow(target.clone(), pod.clone(), parameters, print).await {
         Ok(Ending::Whole | Ending::Unwanted) => None,
         Ok(Ending::PodGone) => Some(format!("the pod {pod} is gone")),
-        Err(error) => Some(format!("{error:#}")),
+        Err(error) => Some(line(&error)),
     }
 }
 

@@ -233,9 +233,11 @@ fn read(file: &Path) -> Result<Value> {
     Ok(value.clone())
 }
 
+/// Prints the faults, and fails if there are any.
 fn ensure_none(faults: impl Iterator<Item = Remark>) -> Result<()> {
-    let lines: Vec<String> = faults.map(|fault| fault.to_string()).collect();
-    ensure!(lines.is_empty(), "{}", lines.join("\n"));
+    let faults: Vec<_> = faults.collect();
+    print_remarks(&faults);
+    ensure!(faults.is_empty(), "nothing was created: correct these faults ({})", faults.len());
     Ok(())
 }
 

@@ -51,8 +51,11 @@ impl Scene {
         broker_that(&place.at("broker"), move |topic, payload| broker.answer(topic, payload));
         let (server, address) = served(&place.instance());
         let browser = Browser::start();
-        browser.open(&format!("http://{address}/?token={TOKEN}"));
-        browser.awaits("data('body', 'connection')", "good");
+        // The token leaves the address, and stays with the tab.
+        for address in [format!("http://{address}/?token={TOKEN}"), format!("http://{address}/")] {
+            browser.open(&address);
+            browser.awaits("data('body', 'connection') + location.search", "good");
+        }
         Self { browser, instance, server, address, place }
     }
 

@@ -29,7 +29,8 @@ impl Contents {
     /// Reads the headers of `flux`, and checks that it was built for this view.
     fn flux(&mut self) -> Elf {
         let data = self.sysroot.read(&self.view.join("bin/flux")).unwrap_or_default();
-        self.compiled = Compiled::read(&data, &self.view);
+        self.compiled =
+            Compiled::read(&data, &Compiled::core(&self.sysroot, &self.view), &self.view);
         let elf = Elf::read(&*data).ok().filter(|elf| elf.interpreter.is_some());
         let Some(elf) = elf else {
             self.fault(

@@ -1,0 +1,87 @@
+//! Follows the logs of all pods of a MiniCluster until its run has ended.
+
+use super::Logs;
+use super::read::Line;
+use crate::commands::status::summary;
+use crate::commands::wait::{Goal, until};
+use crate::minicluster::{MiniClusterRef, runner_state};
+use anyhow::{Result, ensure};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use std::collections::HashSet;
+use std::pin::pin;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Lines that wait to be printed.
+const WAITING_LINES: usize = 1000;
+
+/// Prints the lines of all pods, also of later ones, until the MiniCluster has ended.
+pub(super) async fn follow(logs: &Logs, target: &MiniClusterRef) -> Result<()> {
+    let (sender, mut lines) = mpsc::channel(WAITING_LINES);
+    let printing = async {
+        while let Some(line) = lines.recv().await {
+            logs.print(&line);
+        }
+    };
+    let reading = async {
+        let (followed, tasks) = (HashSet::new(), JoinSet::new());
+        let mut readers = Readers { logs, target, lines: sender, followed, tasks };
+        let ended = readers.until_end().await;
+        // Containers end after the run or, if they are deleted, before that is seen.
+        let read = readers.tasks.join_all().await;
+        ended.map(|()| read.contains(&true))
+    };
+    let (has_read, ()) = tokio::join!(reading, printing);
+    ensure!(has_read?, "no log could be read; {}", summary(&target.get().await?));
+    Ok(())
+}
+
+/// The tasks that follow logs.
+struct Readers<'logs> {
+    logs: &'logs Logs,
+    target: &'logs MiniClusterRef,
+    lines: mpsc::Sender<Line>,
+    /// The names of the pods whose logs are followed.
+    followed: HashSet<String>,
+    /// Each returns whether it could read its log.
+    tasks: JoinSet<bool>,
+}
+
+impl Readers<'_> {
+    /// Starts a task for each pod until the MiniCluster has ended.
+    async fn until_end(&mut self) -> Result<()> {
+        self.start_all().await?;
+        let mut pods = pin!(self.target.pod_changes(None));
+        let mut ended = pin!(until(self.target, Goal::End));
+        loop {
+            tokio::select! {
+                // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
+                Some(pod) = pods.next() => pod.map_or(Ok(()), |pod| self.start(&pod))?,
+                end = &mut ended => break drop(end?),
+            }
+        }
+        // The watch of the MiniCluster may be ahead of that of its pods.
+        self.start_all().await
+    }
+
+    async fn start_all(&mut self) -> Result<()> {
+        self.target.pod_list().await?.iter().try_for_each(|pod| self.start(pod))
+    }
+
+    /// Follows the log of this pod, once it has one.
+    fn start(&mut self, pod: &Pod) -> Result<()> {
+        let Some(log) = self.logs.log(self.target, pod)? else { return Ok(()) };
+        let container = log.parameters.container.as_deref().unwrap_or_default();
+        let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
+        if has_log && self.followed.insert(pod.name_any()) {
+            let (target, lines) = (self.target.clone(), self.lines.clone());
+            self.tasks.spawn(async move {
+                let read = log.read(&target, lines).await;
+                read.inspect_err(|error| log.print_error(error)).is_ok()
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Reads the logs of several pods, and merges them by the times of their lines.
+
+use super::is_of_flux;
+use crate::error::reason;
+use crate::log_stream::{self, Ending};
+use crate::minicluster::MiniClusterRef;
+use crate::output::print_stderr;
+use anyhow::{Result, ensure};
+use futures::future::join_all;
+use kube::api::LogParams;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Number of logs that are read at the same time.
+const AT_ONCE: usize = 64;
+/// Lines of a log that wait for those of other logs.
+const WAITING_LINES: usize = 256;
+
+/// The log of a container, and which of its lines to print.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub rank: u32,
+    pub pod: String,
+    pub parameters: LogParams,
+    /// How many of its last lines are printed, if not all.
+    pub tail: Option<usize>,
+    /// Whether the lines of brokers and agents are printed.
+    pub broker: bool,
+}
+
+/// A line without its newline, and with its time, whose format never changes, so times can be compared as text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Line {
+    pub time: String,
+    pub rank: u32,
+    pub pod: Arc<str>,
+    pub text: Vec<u8>,
+}
+
+impl Log {
+    /// Reads the log to its end, or follows it, and sends its lines. Returns the rank if the log lacks its first line,
+    /// which the agent writes, because the node has rotated the log.
+    pub(super) async fn read(
+        &self,
+        target: &MiniClusterRef,
+        lines: mpsc::Sender<Line>,
+    ) -> Result<Option<u32>> {
+        let pod: Arc<str> = self.pod.as_str().into();
+        let (mut lacks_beginning, mut last) = (None, VecDeque::new());
+        let pass_on = |log_stream::Line { time, mut text }| {
+            text.pop_if(|byte| *byte == b'\n');
+            let shown = String::from_utf8_lossy(&text);
+            lacks_beginning.get_or_insert_with(|| !shown.starts_with("flux-agent: "));
+            let is_wanted = self.broker || !is_of_flux(&shown);
+            let mut line =
+                is_wanted.then(|| Line { time, rank: self.rank, pod: Arc::clone(&pod), text });
+            if let Some(tail) = self.tail {
+                last.extend(line.take());
+                last.drain(..last.len().saturating_sub(tail));
+            }
+            let lines = &lines;
+            async move {
+                match line {
+                    Some(line) => lines.send(line).await.is_ok(),
+                    None => true,
+                }
+            }
+        };
+        let parameters = self.parameters.clone();
+        let ending =
+            log_stream::follow(target.clone(), self.pod.clone(), parameters, pass_on).await?;
+        ensure!(ending != Ending::PodGone, "the pod is gone, and the rest of its log with it");
+        for line in last {
+            lines.send(line).await?;
+        }
+        Ok(lacks_beginning.unwrap_or_default().then_some(self.rank))
+    }
+
+    /// Prints why this log could not be read.
+    pub(super) fn print_error(&self, error: &anyhow::Error) {
+        // For a container that has not started, the API server explains that it has no log.
+        print_stderr(&format!("rank {} ({}): {}", self.rank, self.pod, reason(error)));
+    }
+}
+
+/// Reads all logs, passes their lines to `print` in order of time, and returns what [`Log::read`] has returned, `None` for
+/// a log that could not be read. Of up to [`AT_ONCE`] logs only a few lines are in memory; of more, all are, so that the
+/// number of connections stays small.
+pub(super) async fn merged(
+    target: &MiniClusterRef,
+    logs: Vec<Log>,
+    mut print: impl FnMut(&Line),
+) -> Vec<Option<Option<u32>>> {
+    let capacity = if logs.len() <= AT_ONCE { WAITING_LINES } else { Semaphore::MAX_PERMITS };
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let (mut tasks, mut all_lines) = (Vec::new(), Vec::new());
+    for log in logs {
+        let (sender, lines) = mpsc::channel(capacity);
+        let (target, places) = (target.clone(), Arc::clone(&places));
+        all_lines.push(lines);
+        tasks.push(tokio::spawn(async move {
+            let _place = places.acquire().await;
+            log.read(&target, sender).await.inspect_err(|error| log.print_error(error)).ok()
+        }));
+    }
+    let mut heads = BinaryHeap::new();
+    for (index, lines) in all_lines.iter_mut().enumerate() {
+        heads.extend(lines.recv().await.map(|line| Reverse((line, index))));
+    }
+    while let Some(Reverse((line, index))) = heads.pop() {
+        print(&line);
+        heads.extend(all_lines[index].recv().await.map(|line| Reverse((line, index))));
+    }
+    let ends = join_all(tasks).await;
+    ends.into_iter().map(|end| end.ok().flatten()).collect()
+}

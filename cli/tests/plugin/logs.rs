@@ -1,0 +1,144 @@
+//! `logs`: which lines of which containers it prints, and its exit code.
+
+use crate::scene::Scene;
+use flux_testkit::http::Reaction;
+use std::time::Duration;
+
+/// An ended MiniCluster `hello` of two ranks, each with two lines of output.
+async fn ended() -> Scene {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Complete", "CommandSucceeded", Some(0));
+    for rank in 0..2 {
+        let pod = scene.pod("hello", rank, "a", "terminated");
+        let lines = [format!("a of {rank}"), format!("b of {rank}")];
+        let lines = lines.each_ref().map(String::as_bytes);
+        scene.endpoint.logs.write(&format!("{pod}/hello"), &lines);
+        scene.endpoint.logs.end(&format!("{pod}/hello"));
+    }
+    scene
+}
+
+#[tokio::test]
+async fn an_ended_run_is_printed_whole() {
+    let scene = ended().await;
+    for follow in [&["--follow"][..], &[]] {
+        // The watch of the MiniCluster shows the end before the pods are known, and each log breaks once.
+        let slow = Reaction::Delay(Duration::from_millis(300));
+        scene.endpoint.react("GET /api/v1/namespaces/default/pods?", 2, slow);
+        scene.endpoint.react("/log?", 2, Reaction::CutAfter(1));
+        let printed = scene.ends(&[&["logs", "hello", "-oraw"], follow].concat()).await;
+        let mut lines: Vec<&str> = printed.out.lines().collect();
+        if follow.is_empty() {
+            assert_eq!(lines, ["a of 0", "a of 1", "b of 0", "b of 1"], "{}", printed.err);
+        }
+        lines.sort_unstable();
+        assert_eq!(lines, ["a of 0", "a of 1", "b of 0", "b of 1"], "{}", printed.err);
+        assert_eq!(printed.code, 0, "{}", printed.err);
+    }
+}
+
+#[tokio::test]
+async fn options_choose_lines_and_their_format() {
+    let scene = ended().await;
+    let pod = scene.pod("hello", 1, "b", "terminated");
+    scene
+        .endpoint
+        .logs
+        .write(&format!("{pod}/hello"), &[b"flux-agent: run", b"again", b"sched.err[0]: x"]);
+    scene.endpoint.logs.end(&format!("{pod}/hello"));
+    for (options, printed) in [
+        ("", "  0 | a of 0\n  0 | b of 0\n  1 | again\n"),
+        ("--tail=1", "  0 | b of 0\n  1 | again\n"),
+        ("--tail=1 --broker -r1", "  1 | sched.err[0]: x\n"),
+        ("--tail=0", ""),
+        ("--previous", "  1 | a of 1\n  1 | b of 1\n"),
+        ("-oraw --since-time=2026-01-01T00:00:01Z", "b of 0\nagain\n"),
+        ("-r0 --timestamps --tail=1", "  0 | 2026-01-01T00:00:01.500000000Z b of 0\n"),
+        (
+            "-ojson -r1",
+            "{\"line\":\"again\",\"pod\":\"hello-1-b\",\"rank\":1,\"time\":\"2026-01-01T00:00:01.500000000Z\"}\n",
+        ),
+    ] {
+        let words = ["logs", "hello"].into_iter().chain(options.split_whitespace());
+        let ended = scene.ends(&words.collect::<Vec<_>>()).await;
+        assert_eq!((ended.code, ended.out.as_str()), (0, printed), "{options}: {}", ended.err);
+    }
+    scene
+        .endpoint
+        .requests()
+        .iter()
+        .for_each(|line| assert!(!line.contains("sinceSeconds"), "{line}"));
+    scene.ends(&["logs", "hello", "--since=1h30m"]).await;
+    assert_eq!(scene.endpoint.count("sinceSeconds=5400"), 2);
+}
+
+#[tokio::test]
+async fn bytes_are_printed_as_they_are() {
+    let scene = ended().await;
+    let line: &[u8] = b"\xff\xfe \x1b[1mx  \r";
+    scene.endpoint.logs.write("hello-0-a/hello", &[line]);
+    for follow in [&["-f"][..], &[]] {
+        let arguments = [&["logs", "hello", "-oraw", "--rank=0"], follow].concat();
+        let output = scene.command(&arguments).output().await.unwrap();
+        let printed = output.stdout.strip_prefix(b"a of 0\nb of 0\n").unwrap();
+        assert_eq!(printed.strip_suffix(b"\n"), Some(line));
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_could_be_read_is_a_failure() {
+    let scene = ended().await;
+    for (options, text) in [
+        ("--container=nosuch", "the pods of hello have no container nosuch; they have hello"),
+        ("--rank=99", "hello has no rank 99; it has the ranks 0 to 1"),
+        ("--previous", "no rank of hello has run before"),
+    ] {
+        let ended = scene.ends(&["logs", "hello", options]).await;
+        assert!(ended.err.contains(text), "{options}: {}", ended.err);
+        assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{options}");
+    }
+    let ended = scene.ends(&["logs", "hello", "-f", "--container=nosuch"]).await;
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    scene.endpoint.react("hello-1-a/log", 1, Reaction::Refuse(403));
+    let partly = scene.ends(&["logs", "hello"]).await;
+    assert_eq!(partly.code, 0, "{}", partly.err);
+    assert!(partly.err.contains("rank 1 (hello-1-a): refused by the test"), "{}", partly.err);
+    scene.endpoint.react("/log", 2, Reaction::Refuse(403));
+    assert_eq!(scene.ends(&["logs", "hello"]).await.code, 1);
+}
+
+#[tokio::test]
+async fn a_container_that_starts_later_is_followed() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Running", "Running", None);
+    let pod = scene.pod("hello", 0, "a", "running");
+    scene.container(&pod, "sidecar", "waiting");
+    let logs = scene.start(&["logs", "hello", "-f", "--container=sidecar"]);
+    scene.endpoint.await_requests("watch=true", 2).await;
+    scene.container(&pod, "sidecar", "running");
+    let log = format!("{pod}/sidecar");
+    scene.endpoint.logs.write(&log, &[b"one"]);
+    logs.prints("  0 | one\n").await;
+    scene.container(&pod, "sidecar", "terminated");
+    scene.endpoint.logs.end(&log);
+    scene.minicluster("hello", "Complete", "CommandSucceeded", Some(0));
+    assert_eq!(logs.end().await.code, 0);
+}
+
+#[tokio::test]
+async fn a_second_pod_of_a_rank_is_followed() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Running", "Running", None);
+    let first = scene.pod("hello", 0, "a", "running");
+    scene.endpoint.logs.write(&format!("{first}/hello"), &[b"one"]);
+    let logs = scene.start(&["logs", "hello", "-f", "-oraw"]);
+    logs.prints("one\n").await;
+    scene.endpoint.logs.end(&format!("{first}/hello"));
+    scene.pod("hello", 0, "a", "terminated");
+    let second = scene.pod("hello", 0, "b", "terminated");
+    scene.endpoint.logs.write(&format!("{second}/hello"), &[b"two"]);
+    scene.endpoint.logs.end(&format!("{second}/hello"));
+    scene.minicluster("hello", "Complete", "CommandSucceeded", Some(0));
+    let ended = logs.end().await;
+    assert_eq!((ended.code, ended.out.as_str()), (0, "one\ntwo\n"), "{}", ended.err);
+}
