@@ -83,12 +83,12 @@ impl Kubernetes {
 
     /// Ends a program of the first node. The pods go on.
     pub fn end_program(&self, program: &str) -> Result<()> {
-        start::end_program(self.layout.first(), program)
+        start::end_program(&self.layout.first(), program)
     }
 
     /// Starts a program of the first node that was ended. `options` are those that the cluster was started with.
     pub fn start_program(&self, options: &Options, program: &str) -> Result<()> {
-        start::start_program(&self.built, self.layout.first(), options, program)
+        start::start_program(&self.built, &self.layout.first(), options, program)
     }
 
     /// Fills the node's disk up to the limit of [`Self::limit_disk`], even if the kubelet removes images.

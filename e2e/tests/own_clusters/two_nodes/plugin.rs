@@ -59,7 +59,8 @@ impl Drop for Call {
 
 /// What all runs print.
 fn all_lines() -> String {
-    (1..=LINES).map(|line| format!("line {line}\n")).collect()
+    let lines: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
+    lines.join("\n") + "\n"
 }
 
 /// Starts runs on the other node than `cordoned`, which end with their numbers.
@@ -126,8 +127,8 @@ async fn whole(runs: Vec<Call>, [logs, wait]: [Call; 2]) -> Result<()> {
         ensure!(is_right, "{what} ended with {found:?}: {out}\n{err}");
     }
     let (code, out, err) = logs.end().await?;
-    let lines: Vec<_> = out.lines().filter_map(|line| line.split_once(" | ")).collect();
-    let lines: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+    let lines = out.lines().filter_map(|line| line.split_once(" | "));
+    let lines = lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n") + "\n";
     ensure!(code == Some(0) && lines == all_lines(), "logs ended with {code:?}: {out}\n{err}");
     let (code, out, err) = wait.end().await?;
     ensure!(code == Some(0), "wait ended with {code:?}: {out}\n{err}");
