@@ -1,11 +1,11 @@
 //! The connection to a cluster, and its namespace, found as kubectl finds them.
 
 use crate::access::Access;
+use crate::duration::duration;
 use crate::error;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_api::crd::MiniCluster;
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -32,22 +32,13 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, short, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
     /// Longest time to wait for an answer of the API server or its next part, e.g. 10s; 0 for the default [default: 30s]
-    #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
     pub request_timeout: Option<Duration>,
     #[command(flatten)]
     pub access: Access,
     /// True where the command line names the newest MiniCluster.
     #[arg(skip)]
     pub names_last: bool,
-}
-
-/// Reads a duration with a unit, or a number of seconds, as kubectl does.
-fn request_timeout(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().map(Duration::from_secs);
-    let duration = || text.parse::<SignedDuration>().ok()?.try_into().ok();
-    seconds
-        .or_else(duration)
-        .ok_or_else(|| format!("{text:?} is not a duration: write e.g. 10s or 1m"))
 }
 
 impl ConnectionArguments {

@@ -30,6 +30,15 @@ pub(crate) struct FormatArgument {
     output: Option<Format>,
 }
 
+/// What checks a change that is not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// The plugin.
+    Client,
+    /// Also the API server.
+    Server,
+}
+
 impl FormatArgument {
     /// Prints `object`, or `names`, in the requested format for scripts. Returns false if the user requested text, which the
     /// caller prints.

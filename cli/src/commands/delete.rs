@@ -4,7 +4,7 @@ use crate::completion::names;
 use crate::connection::Connection;
 use crate::duration::duration;
 use crate::minicluster::{MiniClusterRef, each, name, objects, targets};
-use crate::output::{print, print_stderr};
+use crate::output::{DryRun, print, print_stderr};
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
@@ -61,10 +61,10 @@ pub(crate) struct Delete {
     /// Longest time to wait [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// Only print what would be deleted
+    /// Only print what would be deleted; with `server`, if the API server accepts it
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
-    #[arg(value_parser = ["client"], value_name = "WHERE")]
-    dry_run: Option<String>,
+    #[arg(value_enum, value_name = "WHERE")]
+    dry_run: Option<DryRun>,
     /// Print only names
     #[arg(long, short, value_parser = ["name"], value_name = "FORMAT")]
     output: Option<String>,
@@ -124,8 +124,8 @@ impl Delete {
 
     /// Asks the API server to delete the MiniCluster, and returns its uid; `None` if there is none.
     async fn request(&self, target: &MiniClusterRef) -> Result<Option<String>> {
-        if self.dry_run.is_none() {
-            return request(target).await;
+        if self.dry_run != Some(DryRun::Client) {
+            return request(target, self.dry_run.is_some()).await;
         }
         let found = objects(&target.connection, false).get_metadata_opt(&target.name).await?;
         Ok(found.map(|found| found.metadata.uid.unwrap_or_default()))
@@ -169,9 +169,9 @@ fn in_file(connection: &Connection, file: &Path) -> Result<Vec<MiniClusterRef>> 
 
 /// Asks the API server to delete the MiniCluster, which exists until its pods are gone. Returns its uid; `None` if
 /// there is none.
-async fn request(target: &MiniClusterRef) -> Result<Option<String>> {
+async fn request(target: &MiniClusterRef, dry_run: bool) -> Result<Option<String>> {
     let api = target.connection.api::<PartialObjectMeta<MiniCluster>>();
-    match api.delete(&target.name, &DeleteParams::foreground()).await {
+    match api.delete(&target.name, &DeleteParams { dry_run, ..DeleteParams::foreground() }).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Ok(answer) => {
             let uid = answer.either(|going| going.metadata.uid, |gone| Some(gone.details?.uid));
@@ -183,7 +183,7 @@ async fn request(target: &MiniClusterRef) -> Result<Option<String>> {
 
 /// Deletes the MiniCluster, which exists until its pods are gone.
 pub(crate) async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
-    request(target).await.map(drop)
+    request(target, false).await.map(drop)
 }
 
 /// Waits until the MiniCluster, or the one with this uid, is gone.

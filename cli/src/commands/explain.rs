@@ -40,7 +40,7 @@ impl Explain {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
         let explanation = explanation(&target).await?;
-        if !self.format.print(&explanation, [format!("minicluster/{}", target.name)])? {
+        if !self.format.print(&explanation, [target.full_name()])? {
             print(&explanation.text());
         }
         Ok(())

@@ -13,10 +13,10 @@ use crate::connection::Connection;
 use crate::error::line;
 use crate::exec;
 use crate::minicluster::{MiniClusterRef, agent};
-use crate::output::{print, print_stderr};
+use crate::output::{DryRun, print, print_stderr};
 use crate::signals::Signals;
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use create::{check_crd, create};
 use flux_api::crd::{MiniCluster, State};
 use follow::{End, Progress, follow};
@@ -40,15 +40,6 @@ pub(crate) struct Run {
     /// Print the MiniCluster and do not create it; with `server`, as the API server would store it
     #[arg(long = "dry-run", value_enum, value_name = "WHERE", num_args = 0..=1, default_missing_value = "client")]
     checker: Option<DryRun>,
-}
-
-/// What checks a MiniCluster that is not created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DryRun {
-    /// The plugin.
-    Client,
-    /// Also the API server.
-    Server,
 }
 
 /// How the work for a run has ended.
@@ -94,7 +85,7 @@ impl Run {
             }
         };
         if self.detach {
-            print(&format!("minicluster/{}", target.name));
+            print(&target.full_name());
             return Ok(ExitCode::SUCCESS);
         }
         let code = match interrupted {

@@ -1,11 +1,10 @@
 //! `scale`: changes the number of pods.
 
 use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NamesArgument, each, targets};
+use crate::minicluster::{MiniClusterRef, NamesArgument, each, objects, targets};
 use crate::output::print;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use flux_api::crd::MiniCluster;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::process::ExitCode;
@@ -26,9 +25,9 @@ impl Scale {
     }
 
     async fn scale(&self, target: &MiniClusterRef) -> Result<()> {
-        let before = target.get().await?.spec.size;
+        let before = target.object().await?.data["spec"]["size"].take();
         let patch = Patch::Merge(json!({ "spec": { "replicas": self.replicas } }));
-        let api = target.connection.api::<MiniCluster>();
+        let api = objects(&target.connection, false);
         let scaled = api.patch_scale(&target.name, &PatchParams::default(), &patch).await;
         let change = format!("{} from {before} to {} pods", target.name, self.replicas);
         scaled.with_context(|| format!("scale {change}"))?;

@@ -3,7 +3,7 @@
 use super::status::summary;
 use super::wait::{Goal, until};
 use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NamesArgument, each, targets};
+use crate::minicluster::{MiniClusterRef, NamesArgument, each, objects, targets};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail};
 use flux_api::crd::{MiniCluster, State};
@@ -32,8 +32,8 @@ pub(crate) async fn resume(connection: &Connection, names: &NamesArgument) -> Ex
 }
 
 async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {
-    target.get().await?;
-    let api = target.connection.api::<MiniCluster>();
+    target.object().await?;
+    let api = objects(&target.connection, false);
     let patched = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(patch)).await;
     patched.map(drop).with_context(|| format!("change spec.suspend of {}", target.name))
 }

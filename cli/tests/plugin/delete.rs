@@ -49,6 +49,8 @@ async fn options_select_what_is_deleted() {
         let names = ended.out.lines().map(|it| it.rsplit('/').next().unwrap());
         assert_eq!(names.collect::<Vec<_>>(), expected, "{options:?}: {}", ended.err);
     }
+    let ended = scene.ends(&["delete", "over", "--dry-run=server"]).await;
+    assert!(ended.out.contains("over deleted (dry run)") && scene.get("over").is_some());
     let ended = scene.ends(&["delete", "--completed", "--wait=false"]).await;
     assert_eq!(ended.out, "minicluster.flux-framework.org/over is being deleted\n");
     for wrong in [

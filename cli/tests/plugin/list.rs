@@ -69,6 +69,11 @@ async fn several_miniclusters_are_named_at_once() {
     assert_eq!((shown.code, shown.err.matches("no MiniCluster nothing").count()), (1, 1));
     let list = scene.ends(&["status", "a", "b", "-o", "jsonpath={.items[*].metadata.name}"]).await;
     assert_eq!(list.out, "a b\n", "{}", list.err);
+    assert_eq!(
+        scene.ends(&["scale", "a", "b", "--replicas=5"]).await.out.matches("2 to 5").count(),
+        2
+    );
+    assert_eq!(scene.get("b").unwrap()["spec"]["size"], 5);
     for (command, expected) in [("suspend", true), ("resume", false)] {
         assert_eq!(scene.ends(&[command, "a", "b"]).await.code, 0);
         for name in ["a", "b"] {

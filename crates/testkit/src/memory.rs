@@ -105,10 +105,20 @@ impl Memory {
             match *method {
                 Method::POST => return store.create(path, body).map(|object| (201, object)),
                 Method::PUT => store.replace(path, body)?,
+                Method::DELETE if !body["dryRun"].is_null() => {
+                    Arc::new(store.get(path).ok_or_else(not_found)?.clone())
+                }
                 Method::DELETE => store.delete(path, body)?,
-                Method::PATCH => match path.strip_suffix("/status") {
-                    Some(object) => store.merge_status(object, body)?,
-                    None => store.merge(path, body)?,
+                Method::PATCH => match path.rsplit_once('/') {
+                    Some((object, "status")) => store.merge_status(object, body)?,
+                    Some((object, "scale")) => {
+                        store.merge(
+                            object,
+                            &json!({ "spec": { "size": body["spec"]["replicas"] } }),
+                        )?;
+                        Arc::new(json!({ "metadata": {}, "spec": body["spec"] }))
+                    }
+                    _ => store.merge(path, body)?,
                 },
                 _ => return Err(refused(405, "not here")),
             },

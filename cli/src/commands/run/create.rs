@@ -2,13 +2,12 @@
 
 use super::specification::Made;
 use crate::connection::Connection;
+use crate::error::line;
+use crate::minicluster::objects;
 use anyhow::{Context as _, Result, bail, ensure};
-use flux_api::crd::MiniCluster;
 use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
 use http::Request;
-use kube::Api;
 use kube::api::PostParams;
-use kube::core::{ApiResource, DynamicObject};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -20,9 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Creates the MiniCluster and returns it as it is stored; with `dry_run` the API server only checks it.
 pub(super) async fn create(connection: &Connection, made: &Made, dry_run: bool) -> Result<Value> {
-    let kind = ApiResource::erase::<MiniCluster>(&());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(connection.client.clone(), &connection.namespace, &kind);
+    let api = objects(connection, false);
     let object = serde_json::from_value(made.object.clone()).context("make the MiniCluster")?;
     let parameters = PostParams { dry_run, ..PostParams::default() };
     let name = made.name();
@@ -42,8 +39,9 @@ pub(super) async fn create(connection: &Connection, made: &Made, dry_run: bool) 
         let has_answer = (400..500).contains(&code) && code != 429;
         if has_answer && attempt > 1 {
             bail!(
-                "{}: {error}: look with `kubectl flux status {name}` whether an earlier attempt, to which no answer came, has created it",
-                creating()
+                "{}: {}: look with `kubectl flux status {name}` whether an earlier attempt, to which no answer came, has created it",
+                creating(),
+                line(&error.into())
             );
         }
         if has_answer || attempt == ATTEMPTS {
