@@ -173,7 +173,8 @@ pub(crate) async fn share(
     let gone = Notify::new();
     let (out, err) = (process.stdout(), process.stderr());
     let output = OptionFuture::from(out.map(async |from| {
-        if copy(from, io::stdout(), of_output).await.is_err() {
+        let copied = copy(from, io::stdout(), of_output).await;
+        if copied.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             gone.notify_one();
         }
     }));

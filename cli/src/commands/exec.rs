@@ -90,25 +90,3 @@ async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     let codes: Vec<u8> = codes.buffer_unordered(AT_ONCE).collect().await;
     Ok(codes.into_iter().max().unwrap_or(NOT_RUN))
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::cli::{Cli, Command};
-    use clap::Parser as _;
-
-    #[test]
-    fn commands_need_no_dashes_before_them() {
-        for (line, command, streams) in [
-            ("hello -- ls -l", "ls -l", (false, false)),
-            ("hello ls -l", "ls -l", (false, false)),
-            ("hello -it -c hello --rank 1 sh -c -it", "sh -c -it", (true, true)),
-            ("-i hello -- cat -- -t", "cat -- -t", (true, false)),
-        ] {
-            let line = format!("kubectl-flux exec {line}");
-            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-            let Command::Exec(exec) = cli.command else { panic!("another command") };
-            let found = (exec.command.join(" "), (exec.stdin, exec.tty));
-            assert_eq!(found, (command.to_owned(), streams), "{line}");
-        }
-    }
-}

@@ -15,7 +15,7 @@ async fn input_is_taken_only_where_it_is_asked_for() {
     let scene = running().await;
     for (number, (options, has_input, container)) in [
         ("hello -- cat", false, "hello"),
-        ("hello cat -i", false, "hello"),
+        ("hello --rank=0 sh -c -i", false, "hello"),
         ("hello -i -- cat", true, "hello"),
         ("-it hello -c sidecar cat", true, "sidecar"),
     ]

@@ -93,10 +93,12 @@ pub(super) async fn gather(
     let (ranks, events, output, queue) = tokio::join!(
         ranks(target, cluster, &pods, &unread),
         events(target, cluster, now),
-        output(target, &pods, &unread),
-        queue(&target.connection, cluster, &unread),
+        output(target, &pods),
+        queue(&target.connection, cluster),
     );
     let events = unread.note("Events", events).unwrap_or_default();
+    let output = unread.note("output of the lead", output).unwrap_or_default();
+    let queue = unread.note("queue", queue).flatten();
     let conditions = conditions(cluster, now);
     let output = if output.is_empty() { output_of_status(cluster) } else { output };
     let added = pods.get(&0).and_then(|pod| added(pod, &target.name)).into_iter().collect();
@@ -245,30 +247,24 @@ fn line(event: &Event, now: Timestamp) -> String {
 }
 
 /// The last lines of the lead's output or, if there are none, of Flux's own messages.
-async fn output(
-    target: &MiniClusterRef,
-    pods: &BTreeMap<u32, Pod>,
-    unread: &Unread,
-) -> Vec<String> {
-    let Some(pod) = pods.get(&0) else { return Vec::new() };
+async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Vec<String>> {
+    let Some(pod) = pods.get(&0) else { return Ok(Vec::new()) };
     let parameters = LogParams {
         container: Some(target.name.clone()),
         tail_lines: Some(READ_LINES),
         ..LogParams::default()
     };
     let log = target.connection.api::<Pod>().log_stream(&pod.name_any(), &parameters).await;
-    let log = match log {
-        // A container that has not started has no log.
-        Err(kube::Error::Api(status)) if [400, 404].contains(&status.code) => return Vec::new(),
-        log => unread.note("output of the lead", log),
-    };
-    let Some(log) = log else { return Vec::new() };
+    // A container that has not started has no log, which is no failure.
+    if matches!(&log, Err(kube::Error::Api(status)) if [400, 404].contains(&status.code)) {
+        return Ok(Vec::new());
+    }
     let mut bytes = Vec::new();
-    unread.note("output of the lead", pin!(log).read_to_end(&mut bytes).await);
+    pin!(log?).read_to_end(&mut bytes).await?;
     let log = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = log.lines().collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
-    last(if own.is_empty() { &all } else { &own })
+    Ok(last(if own.is_empty() { &all } else { &own }))
 }
 
 fn last(lines: &[&str]) -> Vec<String> {
@@ -282,24 +278,20 @@ fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
 }
 
 /// The position of the Job in its queue, if Kueue's visibility server knows it.
-async fn queue(
-    connection: &Connection,
-    cluster: &MiniCluster,
-    unread: &Unread,
-) -> Option<QueuePosition> {
-    let queue = cluster.labels().get(flux_api::cluster::QUEUE_LABEL)?;
+async fn queue(connection: &Connection, cluster: &MiniCluster) -> Result<Option<QueuePosition>> {
+    let Some(queue) = cluster.labels().get(flux_api::cluster::QUEUE_LABEL) else { return Ok(None) };
     for version in ["v1beta2", "v1beta1"] {
         let path = format!(
             "/apis/visibility.kueue.x-k8s.io/{version}/namespaces/{}/localqueues/{queue}/pendingworkloads",
             connection.namespace
         );
-        let request = kube::core::Request::new(path).list(&ListParams::default()).ok()?;
+        let request = kube::core::Request::new(path).list(&ListParams::default())?;
         match connection.client.request::<Value>(request).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            list => return position(&unread.note("queue", list)?, &cluster.name_any(), queue),
+            list => return Ok(position(&list?, &cluster.name_any(), queue)),
         }
     }
-    None
+    Ok(None)
 }
 
 fn position(list: &Value, job: &str, queue: &str) -> Option<QueuePosition> {

@@ -1,7 +1,6 @@
 //! Follows the logs of all pods of a MiniCluster until its run has ended.
 
-use super::Logs;
-use super::read::Line;
+use super::read::{Line, Log};
 use crate::commands::status::summary;
 use crate::commands::wait::{Goal, until};
 use crate::minicluster::{MiniClusterRef, runner_state};
@@ -17,17 +16,24 @@ use tokio::task::JoinSet;
 /// Lines that wait to be printed.
 const WAITING_LINES: usize = 1000;
 
+/// Returns the log of a pod, if it is wanted.
+pub(super) type LogOf<'logs> = &'logs dyn Fn(&Pod) -> Result<Option<Log>>;
+
 /// Prints the lines of all pods, also of later ones, until the MiniCluster has ended.
-pub(super) async fn follow(logs: &Logs, target: &MiniClusterRef) -> Result<()> {
+pub(super) async fn follow(
+    target: &MiniClusterRef,
+    log_of: LogOf<'_>,
+    print: impl Fn(&Line),
+) -> Result<()> {
     let (sender, mut lines) = mpsc::channel(WAITING_LINES);
     let printing = async {
         while let Some(line) = lines.recv().await {
-            logs.print(&line);
+            print(&line);
         }
     };
     let reading = async {
         let (followed, tasks) = (HashSet::new(), JoinSet::new());
-        let mut readers = Readers { logs, target, lines: sender, followed, tasks };
+        let mut readers = Readers { log_of, target, lines: sender, followed, tasks };
         let ended = readers.until_end().await;
         // Containers end after the run or, if they are deleted, before that is seen.
         let read = readers.tasks.join_all().await;
@@ -40,7 +46,7 @@ pub(super) async fn follow(logs: &Logs, target: &MiniClusterRef) -> Result<()> {
 
 /// The tasks that follow logs.
 struct Readers<'logs> {
-    logs: &'logs Logs,
+    log_of: LogOf<'logs>,
     target: &'logs MiniClusterRef,
     lines: mpsc::Sender<Line>,
     /// The names of the pods whose logs are followed.
@@ -72,7 +78,7 @@ impl Readers<'_> {
 
     /// Follows the log of this pod, once it has one.
     fn start(&mut self, pod: &Pod) -> Result<()> {
-        let Some(log) = self.logs.log(self.target, pod)? else { return Ok(()) };
+        let Some(log) = (self.log_of)(pod)? else { return Ok(()) };
         let container = log.parameters.container.as_deref().unwrap_or_default();
         let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
         if has_log && self.followed.insert(pod.name_any()) {

@@ -1,6 +1,5 @@
 //! Reads the logs of several pods, and merges them by the times of their lines.
 
-use super::is_of_flux;
 use crate::error::reason;
 use crate::log_stream::{self, Ending};
 use crate::minicluster::MiniClusterRef;
@@ -115,4 +114,43 @@ pub(super) async fn merged(
     }
     let ends = join_all(tasks).await;
     ends.into_iter().map(|end| end.ok().flatten()).collect()
+}
+
+/// Whether a line comes from an agent or from a module of a broker (`broker.info[0]: ...`), not from a command.
+pub(crate) fn is_of_flux(line: &str) -> bool {
+    const LEVELS: [&str; 8] =
+        ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+    let begins = |start| line.starts_with(start);
+    // Without a terminal Flux writes the level as systemd does, e.g. `<6>`.
+    let text =
+        line.strip_prefix('<').and_then(|line| line.split_once('>')).map_or(line, |(_, text)| text);
+    let module = text.split_once("]: ").and_then(|(name, _)| name.split_once('['));
+    let module = module.and_then(|(name, rank)| Some((name.rsplit_once('.')?, rank)));
+    let is_of_module = module.is_some_and(|((module, level), rank)| {
+        LEVELS.contains(&level)
+            && module.chars().all(|it| it.is_ascii_alphanumeric() || it == '-' || it == '_')
+            && rank.chars().all(|digit| digit.is_ascii_digit())
+    });
+    is_of_module || begins("flux-agent: ") || begins("FLUXTIME ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_flux_and_of_commands_differ() {
+        for line in [
+            "<6>broker.info[0]: rc1-success: init->quorum 1.90516s",
+            "sched-simple.err[12]: no",
+            "flux-agent: starting the broker",
+        ] {
+            assert!(is_of_flux(line), "{line}");
+        }
+        for line in
+            ["hello", "a.info: x", "matrix.row[3]: 1.0", "my file.info[0]: x", "<b>bold</b>", ""]
+        {
+            assert!(!is_of_flux(line), "{line}");
+        }
+    }
 }
