@@ -14,6 +14,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     exact.ok_or_else(|| "it is no duration: write e.g. 30s, 1h30m or 7d".to_owned())
 }
 
+/// Reads a duration with a unit, as whole seconds of which there is at least one.
+pub(crate) fn seconds(text: &str) -> Result<i64, String> {
+    let has_unit = text.ends_with(char::is_alphabetic);
+    let seconds = duration(text).ok().and_then(|it| i64::try_from(it.as_secs()).ok());
+    let seconds = seconds.filter(|seconds| *seconds > 0 && has_unit);
+    seconds.ok_or_else(|| "it is no duration: write e.g. 90s, 5m or 2h".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! Follows the log of a container over broken connections: each new connection continues where the last one ended.
 
+use crate::error;
 use crate::minicluster::{MiniClusterRef, runner_state};
 use crate::output::print_stderr;
 use anyhow::{Context as _, Result, bail};
@@ -115,7 +116,7 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
             Err(error) if is_final(&error) => {
                 return Err(error).with_context(|| format!("follow the log of {pod}"));
             }
-            Err(error) => Read::Broken(error.to_string()),
+            Err(error) => Read::Broken(error::line(&error.into())),
         };
         match &read {
             Read::Unwanted => return Ok(Ending::Unwanted),

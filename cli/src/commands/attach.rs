@@ -1,6 +1,7 @@
 //! `attach`: follows the output of a Flux job.
 
 use crate::connection::Connection;
+use crate::error::line;
 use crate::exec::{self, Streams};
 use crate::exit::INTERRUPTED;
 use crate::minicluster::NameArgument;
@@ -56,7 +57,7 @@ async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
         match exec::share(&lead.target, &lead.name, &argv, streams, &mut printed).await {
             Err(error) if exec::is_of_connection(&error) => {
                 if !std::mem::replace(&mut is_away, true) {
-                    print_stderr(&format!("{error:#}; connecting again"));
+                    print_stderr(&format!("{}; connecting again", line(&error)));
                 }
             }
             ended => return ended,

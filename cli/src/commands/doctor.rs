@@ -1,6 +1,7 @@
 //! `doctor`: runs the checks of the agents in all ranks.
 
 use crate::connection::Connection;
+use crate::error::line;
 use crate::exec;
 use crate::exit::FAILED;
 use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
@@ -82,7 +83,7 @@ impl Doctor {
         let ranks = stream::iter(pods).map(async |(rank, pod)| {
             let checks = checks(&target, &agent, &pod).await;
             let remedy = "see `kubectl describe pod`";
-            let failed = |error| vec![Check::failed("agent", format!("{error:#}"), remedy)];
+            let failed = |error| vec![Check::failed("agent", line(&error), remedy)];
             Rank { rank, checks: checks.unwrap_or_else(failed) }
         });
         let mut ranks: Vec<Rank> = ranks.buffer_unordered(AT_ONCE).collect().await;

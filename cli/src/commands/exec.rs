@@ -2,6 +2,7 @@
 
 use super::logs::label;
 use crate::connection::Connection;
+use crate::error;
 use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
 use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
@@ -83,7 +84,7 @@ async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
         };
         let code = exec::lines(target, &pod.name_any(), &argv, show).await;
         code.unwrap_or_else(|error| {
-            print_stderr(&format!("{} kubectl flux: {error:#}", label(rank)));
+            print_stderr(&format!("{} kubectl flux: {}", label(rank), error::line(&error)));
             NOT_RUN
         })
     });

@@ -5,6 +5,7 @@ mod state;
 
 use super::cancel::cancel;
 use crate::connection::Connection;
+use crate::error::line;
 use crate::minicluster::NameArgument;
 use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, ensure};
@@ -73,7 +74,7 @@ async fn show(lead: &RankPod, state: &mut State, terminal: &mut DefaultTerminal)
             }
             result = answered(&mut cancelled) => {
                 cancelled = None;
-                state.message = Some(result.unwrap_or_else(|error| format!("{error:#}")));
+                state.message = Some(result.unwrap_or_else(|error| line(&error)));
             }
         }
     }

@@ -4,6 +4,7 @@
 //! that it has made. To reach it, a user needs the rights to exec and port-forward.
 
 use crate::connection::Connection;
+use crate::error::line;
 use crate::exec;
 use crate::minicluster::NameArgument;
 use crate::output::{print, print_stderr};
@@ -98,7 +99,7 @@ async fn forward(listener: &TcpListener, pods: &Api<Pod>, pod: &str, port: u16) 
         let (pods, pod) = (pods.clone(), pod.to_owned());
         tokio::spawn(async move {
             if let Err(error) = forward_one(stream, &pods, &pod, port).await {
-                print_stderr(&format!("{error:#}"));
+                print_stderr(&line(&error));
             }
         });
     }

@@ -3,6 +3,7 @@
 mod server;
 
 use crate::connection::Connection;
+use crate::error::print_error;
 use crate::output::{FormatArgument, print, print_stderr};
 use anyhow::Result;
 use clap::{Args, ValueHint};
@@ -41,9 +42,9 @@ impl Validate {
         };
         let read: Vec<_> = all.iter().flatten().collect();
         if self.format.print(&read, read.iter().map(|it| it.file.display().to_string()))? {
-            all.iter().filter_map(|it| it.as_ref().err()).for_each(fail);
+            all.iter().filter_map(|it| it.as_ref().err()).for_each(print_error);
         } else {
-            offline::print(&all, print, print_stderr, fail);
+            offline::print(&all, print, print_stderr, print_error);
         }
         Ok(ExitCode::from(offline::exit_code(&all)))
     }
@@ -73,8 +74,4 @@ impl Validate {
 /// A checker with the defaults of an operator of this release.
 pub(crate) fn checker() -> Checker {
     Checker::new(Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default()))
-}
-
-fn fail(error: &anyhow::Error) {
-    print_stderr(&format!("kubectl flux: {error:#}"));
 }

@@ -1,8 +1,8 @@
 //! Options of `run` for resources, volumes and places, as fields of the MiniCluster.
 
+use crate::duration::seconds;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 /// The resource of GPUs that are given by their number alone.
@@ -80,13 +80,6 @@ impl Options {
             container["volumes"][format!("volume-{}", index + 1)] = volume.clone();
         }
     }
-}
-
-/// Reads a duration such as `90s` or `1h30m`, as seconds.
-pub(super) fn seconds(text: &str) -> Result<i64> {
-    let duration = text.parse().ok().map(|duration: SignedDuration| duration.as_secs());
-    let seconds = duration.filter(|seconds| *seconds > 0);
-    seconds.with_context(|| format!("{text:?} is not a duration: write e.g. 90s, 5m or 2h"))
 }
 
 fn gpus(text: &str) -> Result<(String, u32)> {

@@ -1,5 +1,6 @@
 //! The state of `top`, and the effect of keys on it.
 
+use crate::error::line;
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use flux_contract::instance::{InstanceReport, JobReport};
@@ -46,7 +47,7 @@ impl State {
                 self.report = report;
                 self.error = None;
             }
-            Err(error) => self.error = Some(format!("{error:#}")),
+            Err(error) => self.error = Some(line(&error)),
         }
         // The output of a job that has ended can still be read.
         if self.position().is_none() && !self.shows_output {

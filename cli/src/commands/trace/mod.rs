@@ -4,6 +4,7 @@ mod chart;
 mod text;
 
 use crate::connection::Connection;
+use crate::error::line;
 use crate::exec::capture;
 use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
 use crate::output::{FormatArgument, print, print_stderr};
@@ -80,7 +81,8 @@ async fn reports(
             Ok(phases) => Some((rank, phases)),
             Err(error) => {
                 print_stderr(&format!(
-                    "kubectl flux: the phases of rank {rank} are missing: {error:#}"
+                    "kubectl flux: the phases of rank {rank} are missing: {}",
+                    line(&error)
                 ));
                 None
             }
