@@ -27,8 +27,17 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
 /// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
 /// clients ask; and the removal of several MiniClusters, and one more cluster over IPv6, keep the processors busy.
-const NIGHTLY: [&str; 8] =
-    ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "removal", "two_nodes"];
+const NIGHTLY: [&str; 9] = [
+    "cpu_manager",
+    "devices",
+    "dns",
+    "gang",
+    "kueue",
+    "network",
+    "outages",
+    "removal",
+    "two_nodes",
+];
 
 /// The test of [`OWN_CLUSTERS`] that starts a cluster again and again, and interrupts that.
 const INTERRUPTIONS: &str = "whatever_interrupts_it_up_";

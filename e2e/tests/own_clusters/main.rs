@@ -12,6 +12,7 @@ mod gang;
 mod install;
 mod kueue;
 mod network;
+mod outages;
 mod removal;
 mod stopped_in_runc;
 mod two_nodes;

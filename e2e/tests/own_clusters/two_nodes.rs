@@ -4,7 +4,6 @@
 mod loss;
 mod network;
 mod place;
-mod plugin;
 
 use super::kubectl;
 use crate::prelude::*;
@@ -43,7 +42,6 @@ fn try_all(environment: &Environment) -> Result<()> {
     case(environment, "volumes", place::an_image_that_one_node_cannot_mount_is_copied)?;
     case(environment, "drain", place::a_rank_leaves_in_order_when_its_node_is_drained)?;
     case(environment, "network", network::brokers_that_cannot_reach_each_other_join_again)?;
-    case(environment, "plugin", plugin::commands_follow_runs_over_outages)?;
     case(environment, "loss", loss::workers_of_a_lost_node_come_back_with_it)?;
     case(environment, "given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)?;
     // This case is the last, because the kubelet removes images that no pod uses.

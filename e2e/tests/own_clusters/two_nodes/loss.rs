@@ -5,7 +5,7 @@ use super::{
 };
 use crate::prelude::*;
 
-pub(super) const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// Until the node is back Kubernetes cannot know whether its pods have ended, so nothing replaces them.
 pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> Result<()> {

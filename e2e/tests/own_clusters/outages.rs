@@ -1,19 +1,43 @@
 //! `kubectl flux` while the API server, the kubelet or the node of its run is away.
 
-use super::loss::TAINT;
-use super::{FIRST, SECOND, await_second, two_nodes};
+use super::kubectl;
 use crate::prelude::*;
+use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Nodes, Options};
 use std::fs::File;
 use std::process::{Child, ExitStatus};
 use std::time::Instant;
 use tempfile::TempDir;
 
+/// The node with the control plane, on which the operator runs.
+const FIRST: &str = "node-1";
+/// The node that is lost.
+const SECOND: &str = "node-2";
+const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 /// How long a program is away.
 const AWAY: Duration = Duration::from_secs(12);
 /// Lines that each run prints; the last ones come when everything is there again.
 const LINES: u32 = 40;
 /// Runs at the same time. With four outages they are 20.
 const RUNS: i32 = 5;
+
+fn two_nodes() -> Options {
+    let nodes = Nodes::Real(vec![ContainerRuntime::Newest]);
+    Options { nodes, ..options("outages", Network::default()) }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn kubectl_flux_during_outages() {
+    let options = two_nodes();
+    let _down = DownAtEnd(options.clone());
+    let cluster = Kubernetes::up(&options).unwrap();
+    // The operator must not be lost with a node.
+    kubectl(&cluster, &["cordon", SECOND]);
+    on_a_cluster(&options, |environment| {
+        environment.kubectl(&["uncordon", SECOND])?;
+        case(environment, "outages", commands_follow_runs_over_outages)
+    });
+}
 
 /// A call of the plugin with its output in files.
 struct Call {
@@ -57,6 +81,12 @@ impl Drop for Call {
     }
 }
 
+/// The lines of the command in an output. Flux adds one about a task that has failed.
+fn lines_of_command<'line>(output: impl Iterator<Item = &'line str>) -> String {
+    let lines: Vec<_> = output.filter(|line| line.starts_with("line ")).collect();
+    lines.join("\n") + "\n"
+}
+
 /// What all runs print.
 fn all_lines() -> String {
     let lines: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
@@ -84,7 +114,7 @@ async fn runs(trial: &Trial, outage: &str, cordoned: &str) -> Result<Vec<Call>> 
 }
 
 /// Each command during three outages has the right code and the whole output; the loss of a node is named.
-pub(super) async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
+async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
     let cluster = trial.own()?;
     for (outage, program) in [("api", "kube-apiserver"), ("kubelet", "kubelet")] {
         let runs = runs(trial, outage, SECOND).await?;
@@ -123,12 +153,13 @@ async fn whole(runs: Vec<Call>, [logs, wait]: [Call; 2]) -> Result<()> {
     for (code, run) in runs.into_iter().enumerate() {
         let what = run.what.clone();
         let (found, out, err) = run.end().await?;
-        let is_right = found == i32::try_from(code).ok() && out == all_lines();
+        let is_right =
+            found == i32::try_from(code).ok() && lines_of_command(out.lines()) == all_lines();
         ensure!(is_right, "{what} ended with {found:?}: {out}\n{err}");
     }
     let (code, out, err) = logs.end().await?;
     let lines = out.lines().filter_map(|line| line.split_once(" | "));
-    let lines = lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n") + "\n";
+    let lines = lines_of_command(lines.map(|(_, line)| line));
     ensure!(code == Some(0) && lines == all_lines(), "logs ended with {code:?}: {out}\n{err}");
     let (code, out, err) = wait.end().await?;
     ensure!(code == Some(0), "wait ended with {code:?}: {out}\n{err}");
@@ -139,7 +170,8 @@ async fn whole(runs: Vec<Call>, [logs, wait]: [Call; 2]) -> Result<()> {
 async fn lost_node(trial: &Trial) -> Result<()> {
     let runs = runs(trial, "node", FIRST).await?;
     trial.own()?.lose_node(SECOND)?;
-    await_second(trial, "Unknown")?;
+    let unknown = ["wait", "node", SECOND, "--for=condition=Ready=Unknown", "--timeout=2m"];
+    trial.kubectl(&unknown)?;
     trial.kubectl(&["taint", "node", SECOND, TAINT])?;
     let mut faults = Vec::new();
     for run in runs {
