@@ -1,9 +1,9 @@
 //! The command line.
 
 use crate::commands::{
-    attach, cancel, completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate,
-    render, resources, run, scale, shell, status, submit, suspend, top, trace, ui, validate,
-    version, wait,
+    attach, cancel, completion, cp, delete, doctor, exec, explain, flux, jobs, list, logs, migrate,
+    render, report, resources, resubmit, run, scale, shell, status, submit, suspend, top, trace,
+    ui, validate, version, wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
 use crate::exit::{FAILED, NOT_RUN};
@@ -16,8 +16,8 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-flux", bin_name = "kubectl flux", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 for success, 1 for failure, 2 for a wrong command line. `run`, `exec`, `shell`, `attach` \
-and `submit --watch` end with the exit code of the program, or with 125 if they could not run it."
+    after_help = "Exit codes: 0 for success, 1 for failure, 2 for a wrong command line. `run`, `exec`, `shell`, `flux`, \
+`attach` and `submit --watch` end with the exit code of the program, or with 125 if they could not run it."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Shell(shell::Shell),
     /// Run a command in one rank or in all, as Flux's user
     Exec(exec::Exec),
+    /// Run any command of Flux in the lead, as Flux's user: `kubectl flux flux hello -- jobs -a`
+    Flux(flux::Flux),
     /// Copy files to or from a rank; the image needs no tar
     Cp(cp::Cp),
     /// Check all ranks, and print what is wrong and what to do about it
@@ -71,6 +73,10 @@ pub(crate) enum Command {
     Delete(delete::Delete),
     /// Wait until a MiniCluster is ready or has ended
     Wait(wait::Wait),
+    /// Create a new MiniCluster with the specification of another, and print its name
+    Resubmit(resubmit::Resubmit),
+    /// Write objects, Events, logs and the state of Flux into one archive, for a bug report
+    Report(report::Report),
     /// Show when each rank started, what it did, and when it ended
     Trace(trace::Trace),
     /// Check files without a cluster, and print every fault with its line
@@ -88,9 +94,10 @@ pub(crate) enum Command {
 impl Command {
     /// The exit code if this plugin fails.
     pub(crate) fn failure_code(&self) -> u8 {
-        let ends_with_another_code =
-            matches!(self, Self::Run(_) | Self::Attach(_) | Self::Exec(_) | Self::Shell(_))
-                || matches!(self, Self::Submit(submit) if submit.watches());
+        let ends_with_another_code = matches!(
+            self,
+            Self::Run(_) | Self::Attach(_) | Self::Exec(_) | Self::Shell(_) | Self::Flux(_)
+        ) || matches!(self, Self::Submit(submit) if submit.watches());
         if ends_with_another_code { NOT_RUN } else { FAILED }
     }
 
@@ -111,6 +118,7 @@ impl Command {
             Self::Attach(attach) => return Box::pin(attach.execute(connect().await?)).await,
             Self::Shell(shell) => return Box::pin(shell.execute(connect().await?)).await,
             Self::Exec(exec) => return Box::pin(exec.execute(connect().await?)).await,
+            Self::Flux(flux) => return Box::pin(flux.execute(connect().await?)).await,
             Self::Cp(cp) => Box::pin(cp.execute(connect().await?)).await?,
             Self::Doctor(doctor) => return doctor.execute(connect().await?).await,
             Self::Scale(scale) => return Ok(scale.execute(connect().await?).await),
@@ -118,6 +126,8 @@ impl Command {
             Self::Resume(names) => return Ok(suspend::resume(&connect().await?, &names).await),
             Self::Delete(delete) => return delete.execute(connect().await?).await,
             Self::Wait(wait) => return Ok(wait.execute(connect().await?).await),
+            Self::Resubmit(resubmit) => resubmit.execute(connect().await?).await?,
+            Self::Report(report) => Box::pin(report.execute(connect().await?)).await?,
             Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await?,
             Self::Validate(validate) => return Box::pin(validate.execute(connect)).await,
             Self::Render(render) => return render.execute(arguments.offline_namespace()),

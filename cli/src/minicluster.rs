@@ -293,16 +293,16 @@ pub(crate) fn checked<T>(event: watcher::Result<T>) -> Result<Option<T>> {
 
 /// The path of the agent in the pods of `cluster`.
 pub(crate) fn agent(cluster: &MiniCluster) -> String {
-    layout(cluster).agent().display().to_string()
+    layout(cluster).agent()
 }
 
 /// The path of `flux` in the pods of `cluster`. It runs as the broker's user.
 pub(crate) fn client(cluster: &MiniCluster) -> String {
-    layout(cluster).client().display().to_string()
+    layout(cluster).client()
 }
 
 fn layout(cluster: &MiniCluster) -> Layout {
-    Layout::new(&cluster.spec.flux.container.mount_path)
+    Layout::new(cluster.spec.flux.container.mount_path.clone())
 }
 
 /// The rank of a pod, which is its index in the Job.

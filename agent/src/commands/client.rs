@@ -106,7 +106,7 @@ fn local_socket(uri: &OsStr) -> Option<&Path> {
 fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
     let layout = pod
         .map_or_else(own_layout, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
-    let of_view = layout.map(|layout| layout.view().join("bin/flux"));
+    let of_view = layout.map(|layout| PathBuf::from(layout.view()).join("bin/flux"));
     let own = std::env::current_exe().ok();
     let is_other = |path: &Path| is_executable(path) && fs::canonicalize(path).ok() != own;
     of_view.filter(|path| is_executable(path)).or_else(|| {
@@ -132,7 +132,7 @@ impl Client {
         let mut changes = environment.changes.clone();
         let target =
             (pod.facts.uid == 0 && owner.0 != 0).then(|| brokers_user(pod, owner, &mut changes));
-        changes.push(Change::fallback("HOME", pod.config.layout.home().display().to_string()));
+        changes.push(Change::fallback("HOME", pod.config.layout.home()));
         let mut environment: Environment = std::env::vars_os().collect();
         for change in &changes {
             change.apply(&mut environment);
@@ -200,7 +200,8 @@ fn brokers_user(pod: &PodContext, (uid, gid): (u32, u32), changes: &mut Vec<Chan
     let accounts = &pod.facts.accounts;
     let account = accounts.find_uid(uid);
     let groups = account.as_ref().map_or_else(|| vec![gid], |user| accounts.groups_of(user));
-    let home = account.as_ref().map_or_else(|| pod.config.layout.home(), |user| user.home.clone());
+    let home =
+        account.as_ref().map_or_else(|| pod.config.layout.home().into(), |user| user.home.clone());
     changes.push(Change::set("HOME", home.display().to_string()));
     let names = account.iter().flat_map(|user| [("USER", &user.name), ("LOGNAME", &user.name)]);
     changes.extend(names.map(|(variable, name)| Change::set(variable, name)));

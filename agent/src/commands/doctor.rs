@@ -96,7 +96,7 @@ async fn view(pod: &PodContext) -> Found {
         (false, _) => "flux.container.disable is set: the image must bring flux on its PATH",
     };
     let flux = if pod.config.view.enabled {
-        pod.config.layout.view().join("bin/flux")
+        PathBuf::from(pod.config.layout.view()).join("bin/flux")
     } else {
         "flux".into()
     };
@@ -171,10 +171,10 @@ fn killed_for_memory(events: &str) -> u64 {
 fn space(pod: &PodContext) -> Found {
     let mount = pod.config.layout.mount();
     let Ok(found) = statvfs(&pod.root.at(mount)) else {
-        return Found::skipped(format!("{} cannot be looked at", mount.display()));
+        return Found::skipped(format!("{mount} cannot be looked at"));
     };
     let free = found.blocks_available().saturating_mul(found.fragment_size()) >> 20;
-    let seen = format!("{free} MiB free in {}", mount.display());
+    let seen = format!("{free} MiB free in {mount}");
     if free < LOW_SPACE_MEBIBYTES {
         let remedy = "Flux keeps its content there, and jobs may write there: free the node's disk, \
                       or raise resources of ephemeral-storage";
@@ -197,16 +197,12 @@ fn certificate(pod: &PodContext) -> Found {
     let copy = pod.config.layout.curve_certificate();
     match fs::metadata(pod.root.at(&copy)) {
         Ok(found) if found.mode() & 0o077 != 0 => Found::failed(
-            format!(
-                "{} can be read by others (mode {:04o})",
-                copy.display(),
-                found.mode() & 0o7777
-            ),
+            format!("{} can be read by others (mode {:04o})", copy, found.mode() & 0o7777),
             "Flux refuses such a file: something changed its mode after the agent wrote it",
         ),
-        Ok(_) => Found::ok(copy.display().to_string()),
+        Ok(_) => Found::ok(copy),
         Err(_) => Found::warning(
-            format!("{} is not there (yet)", copy.display()),
+            format!("{copy} is not there (yet)"),
             "the run has not come so far: see flux-agent status",
         ),
     }
@@ -237,9 +233,9 @@ fn user(pod: &PodContext) -> Found {
 
 fn directories(pod: &PodContext) -> Found {
     let layout = &pod.config.layout;
-    let owner = |path: PathBuf| match fs::metadata(pod.root.at(&path)) {
+    let owner = |path: String| match fs::metadata(pod.root.at(&path)) {
         Ok(found) => Ok(found.uid()),
-        Err(error) => Err(format!("{}: {error}", path.display())),
+        Err(error) => Err(format!("{path}: {error}")),
     };
     match (owner(layout.run_dir()), owner(layout.state_dir())) {
         (Err(seen), _) | (_, Err(seen)) => Found::failed(
@@ -250,7 +246,7 @@ fn directories(pod: &PodContext) -> Found {
             format!("run and state directories belong to different users: {:?}", [run, state]),
             "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
         ),
-        (Ok(_), Ok(_)) => Found::ok(layout.config_root().display().to_string()),
+        (Ok(_), Ok(_)) => Found::ok(layout.config_root()),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
 /// Copies the view; before it this program, if `with_agent` says so.
 pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), Failure> {
     if with_agent {
-        agent(&Layout::new(&request.destination).bin_dir())?;
+        agent(Path::new(&Layout::new(request.destination.to_string_lossy()).bin_dir()))?;
     }
     request.memory_limit = memory_limit(&Root::new("/"));
     let report = install_view(&request, &log_line)

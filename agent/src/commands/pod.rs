@@ -34,7 +34,7 @@ impl PodContext {
     pub(crate) fn resources(&self) -> Resources {
         let role = decide::role(&self.config, &self.facts);
         let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
-        let set = is_lead.then(|| self.config.layout.resource_file());
+        let set = is_lead.then(|| self.config.layout.resource_file().into());
         Resources::read(&self.root, set, self.facts.has_own_cores)
     }
 
@@ -55,8 +55,8 @@ impl PodContext {
 /// The layout of the shared volume, if this program was started from there.
 pub(crate) fn own_layout() -> Option<Layout> {
     let own = std::env::current_exe().ok()?;
-    let layout = Layout::new(own.parent()?.parent()?).with_private(PRIVATE_MOUNT);
-    (layout.agent() == own).then_some(layout)
+    let layout = Layout::new(own.parent()?.parent()?.to_str()?).with_private(PRIVATE_MOUNT);
+    (own == Path::new(&layout.agent())).then_some(layout)
 }
 
 pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, Failure> {

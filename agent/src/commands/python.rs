@@ -4,7 +4,7 @@ use crate::commands::client::connected;
 use crate::commands::pod::PodContext;
 use crate::system::check::Found;
 use crate::system::files::is_executable;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -36,7 +36,7 @@ pub(super) async fn python(pod: &PodContext) -> Found {
     let Ok((session, _)) = connected(pod) else {
         return Found::skipped("needs the broker, as whose user Python is started");
     };
-    let view = pod.config.layout.view();
+    let view = PathBuf::from(pod.config.layout.view());
     let is_own = |path: &Path| !path.starts_with(&view) && is_executable(&pod.root.at(path));
     let Some(program) = session.find("python3", is_own) else {
         return Found::skipped("the image has no python3 of its own");

@@ -203,7 +203,7 @@ impl Files {
 
     fn use_account(&self, choice: &AccountChoice) -> Result<SessionChange, Failure> {
         // For an account whose own home is not there and cannot be made.
-        let fallback_home = self.layout.home();
+        let fallback_home = PathBuf::from(self.layout.home());
         let mut identity = match choice {
             AccountChoice::Keep { name, home, .. } => {
                 Identity { name: name.clone(), home: home.clone(), user: None }
@@ -245,7 +245,7 @@ impl Files {
                 log.warn(&format!(
                     "{error}; running Flux as uid {uid} without an entry in /etc/passwd"
                 ));
-                let (name, home) = (name.to_owned(), self.layout.home());
+                let (name, home) = (name.to_owned(), self.layout.home().into());
                 Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: Vec::new() })
             }
             Err(error) => {

@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file that sessions lock.
 fn lock_file(layout: &Layout) -> PathBuf {
-    layout.private_directory().join("sessions.lock")
+    PathBuf::from(layout.private_directory()).join("sessions.lock")
 }
 
 /// Makes this process, and what it becomes, a session. Does nothing in an instance without such a limit.

@@ -161,7 +161,7 @@ async fn prepare_run(
             .map_err(|errno| internal("become a subreaper")(errno.into()))?;
     }
     let run = Run {
-        report_file: config.layout.private_directory().join("hook-environment"),
+        report_file: PathBuf::from(config.layout.private_directory()).join("hook-environment"),
         grace: GracePeriod::of_runner(&config),
         children: Children::reaped().map_err(internal("handle signals"))?,
         session: Session::new(start),
@@ -275,7 +275,7 @@ pub(crate) fn planned_start(
     for change in plan.environment_changes() {
         change.apply(&mut environment);
     }
-    let toml = plan.file(&config.layout.broker_toml()).unwrap_or_default();
+    let toml = plan.file(Path::new(&config.layout.broker_toml())).unwrap_or_default();
     let flux = Path::new(&broker.flux);
     let rc_options = rc::options(flux, root, &facts.agent, &environment, toml);
     let is_there = |archive| archive::is_there(root, archive).unwrap_or_default();

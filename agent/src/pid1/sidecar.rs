@@ -53,7 +53,7 @@ pub(crate) async fn run(run: &mut Run, name: &str) -> Result<TerminationMessage,
         lock: run.root.at(config.layout.runner_lock()),
     };
     // Flux's own commands refuse to run without the variable, whether the directory exists or not.
-    let home = Change::fallback("HOME", config.layout.home().display().to_string());
+    let home = Change::fallback("HOME", config.layout.home());
     // A directory of this container alone, which is removed when this value is dropped.
     let memory = run.root.at(MEMORY);
     let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);

@@ -8,7 +8,6 @@ use crate::plan::step::{FileToWrite, Role};
 use flux_contract::{Bootstrap, Workload};
 use std::iter;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
 use std::time::Duration;
 use toml::{Table, Value};
 
@@ -30,12 +29,12 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     if let Some(wrap) = &broker.wrap {
         words.push(format!("--wrap={wrap}"));
     }
-    words.push(format!("-o--config-path={}", layout.broker_config_dir().display()));
+    words.push(format!("-o--config-path={}", layout.broker_config_dir()));
     let grace = GracePeriod::of_runner(config);
     let options = [
-        ("cron.directory", Some(text(&layout.cron_dir()))),
-        ("rundir", Some(text(&layout.run_dir()))),
-        ("statedir", Some(text(&layout.state_dir()))),
+        ("cron.directory", Some(layout.cron_dir())),
+        ("rundir", Some(layout.run_dir())),
+        ("statedir", Some(layout.state_dir())),
         ("local-uri", broker.local_socket.then(|| layout.local_uri())),
         ("tbon.connect_timeout", broker.connect_timeout.clone()),
         ("tbon.topo", broker.topology.clone()),
@@ -75,7 +74,7 @@ pub(super) fn configuration(pod: Pod<'_>, found: Option<IpAddr>) -> FileToWrite 
 fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     let config = pod.config;
     // Flux would compare the file with hwloc's findings, which differ (flux-config-resource(5)).
-    let mut resource = table([("path", text(&config.layout.resource_file()))]);
+    let mut resource = table([("path", config.layout.resource_file())]);
     resource.extend(table([("noverify", true)]));
     let mut document = table([
         // People who enter the pod as another user may read; those who enter as root may also shut down.
@@ -108,7 +107,7 @@ fn bootstrap(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     let others = (!others.is_empty()).then(|| table([("host", others.to_string())]));
     let hosts: Vec<Table> = iter::once(lead).chain(others).collect();
     let mut bootstrap = table::<Value, 5>([
-        ("curve_cert", text(&pod.config.layout.curve_certificate()).into()),
+        ("curve_cert", pod.config.layout.curve_certificate().into()),
         ("default_port", i64::from(network.port).into()),
         // Never an interface by name: not every network calls it eth0.
         ("default_bind", "tcp://*:%p".into()),
@@ -169,8 +168,4 @@ fn endpoint(host: &str, port: u16) -> String {
 
 fn table<V: Into<Value>, const N: usize>(entries: [(&str, V); N]) -> Table {
     entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
 }

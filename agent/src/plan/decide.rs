@@ -40,7 +40,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     release::check(facts, &config.workload)?;
     let work = workload::workload(pod);
     let mut finish = hooks(pod, [("commands.post", &config.hooks.post)])?;
-    finish.push(Step::MarkComplete(config.layout.complete_marker()));
+    finish.push(Step::MarkComplete(config.layout.complete_marker().into()));
     // Only the pod whose end is the Job's has the deadline.
     let has_deadline = facts.hostname == config.cluster.name.pod_hostname(0);
     Ok(Plan {
@@ -111,7 +111,7 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     };
     // Files of an earlier container of this pod. They go before anything can fail, so that no other container reads them.
     let of_earlier = [config.layout.complete_marker(), config.layout.command_failure()];
-    let mut steps = of_earlier.map(Step::RemoveFile).to_vec();
+    let mut steps = of_earlier.map(|path| Step::RemoveFile(path.into())).to_vec();
     steps.extend(hooks(pod, [("commands.init", &hooks_of.init)])?);
     steps.push(account(pod));
     steps.extend(files::directories(pod));
@@ -159,7 +159,7 @@ fn account(pod: Pod<'_>) -> Step {
         name: account.map_or_else(|| user.name.clone(), |account| account.name),
         uid: facts.uid,
         gid: facts.gid,
-        home: homes.find(is_home).unwrap_or_else(|| pod.config.layout.home()),
+        home: homes.find(is_home).unwrap_or_else(|| pod.config.layout.home().into()),
     })
 }
 
@@ -294,6 +294,6 @@ pub fn sidecar_hook(
 pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
     let image = IMAGE_SHELLS.iter().map(PathBuf::from);
     let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
-    let view = view.map(|path| config.layout.view().join(path));
+    let view = view.map(|path| PathBuf::from(config.layout.view()).join(path));
     image.chain(view).find(|path| facts.executables.contains(path))
 }

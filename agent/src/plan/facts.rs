@@ -82,7 +82,7 @@ pub(crate) fn candidates(
     config: &AgentConfig,
     environment: &BTreeMap<String, String>,
 ) -> BTreeSet<PathBuf> {
-    let view = config.layout.view();
+    let view = PathBuf::from(config.layout.view());
     let image = IMAGE_SHELLS.iter().chain(&USR_SHELLS).chain([&ENV]).map(PathBuf::from);
     let own = VIEW_SHELLS.iter().chain(&["bin/flux"]).map(|path| view.join(path));
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
@@ -120,7 +120,7 @@ impl Facts {
         let groups = groups.map_err(unknown("find out this process's groups"))?;
         let mut executables = candidates(config, &environment);
         executables.retain(|path| is_executable(&root.at(path)));
-        let view = config.layout.view();
+        let view = PathBuf::from(config.layout.view());
         let flux =
             if config.view.enabled { view.join("bin/flux") } else { in_path(&environment, root) };
         let flux = fs::canonicalize(root.at(flux)).unwrap_or_default();
@@ -330,7 +330,7 @@ mod tests {
     fn fluxion_is_found_where_its_queue_manager_is() {
         let pod = tempfile::tempdir().unwrap();
         let root = Root::new(pod.path());
-        let view = flux_contract::Layout::default().view();
+        let view = PathBuf::from(flux_contract::Layout::default().view());
         assert_eq!(fluxion_modules(&view, &root), None);
         // flux-core's own modules are there in any view.
         for lib in ["lib", "lib64"] {

@@ -13,10 +13,11 @@ const MUNGE_KEY: &str = "/etc/munge/munge.key";
 
 /// What Flux's shell runs in every job ([`SHELL_RC`]).
 pub(super) fn shell_rc(pod: Pod<'_>) -> Step {
-    let agent = pod.config.layout.agent().display().to_string();
+    let agent = pod.config.layout.agent();
     let script = SHELL_RC.replace("@AGENT@", &format!("{agent:?}"));
     let script = script.replace("@OWN_CORES@", &pod.facts.has_own_cores.to_string());
-    Step::WriteFile(file(pod.config.layout.broker_config_dir().join("mpi.lua"), 0o644, script))
+    let directory = pod.config.layout.broker_config_dir();
+    Step::WriteFile(file(format!("{directory}/mpi.lua"), 0o644, script))
 }
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that jobs cannot
@@ -24,17 +25,18 @@ pub(super) fn shell_rc(pod: Pod<'_>) -> Step {
 /// a command leaves its error in the run directory's parent.
 pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     let layout = &pod.config.layout;
-    let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
+    let parent = |path: String| Path::new(&path).parent().map(Path::to_owned).unwrap_or_default();
     // Kubernetes makes it with mode 0777, by which any user could rename files in it.
     let agents = [
-        layout.private_volume().to_owned(),
-        layout.config_root(),
-        layout.broker_config_dir(),
+        layout.private_volume().into(),
+        layout.config_root().into(),
+        layout.broker_config_dir().into(),
         parent(layout.hostlist()),
-        layout.cron_dir(),
+        layout.cron_dir().into(),
         parent(layout.curve_certificate_link()),
     ];
-    let brokers = [parent(layout.command_failure()), layout.run_dir(), layout.state_dir()];
+    let brokers =
+        [parent(layout.command_failure()), layout.run_dir().into(), layout.state_dir().into()];
     let mut steps = agents.map(|path| directory(path, 0o755, Owner::Container)).to_vec();
     steps.extend(brokers.map(|path| directory(path, 0o755, Owner::Broker)));
     steps.push(directory(parent(layout.curve_certificate()), 0o700, Owner::Broker));
@@ -52,15 +54,15 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     steps
 }
 
-fn directory(path: PathBuf, mode: u32, owner: Owner) -> Step {
-    Step::MakeDirectory { path, mode, owner, ours: true, required: true }
+fn directory(path: impl Into<PathBuf>, mode: u32, owner: Owner) -> Step {
+    Step::MakeDirectory { path: path.into(), mode, owner, ours: true, required: true }
 }
 
 pub(super) fn certificate(pod: Pod<'_>) -> Step {
     Step::InstallCertificate {
         from: Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY),
-        to: pod.config.layout.curve_certificate(),
-        link: pod.config.layout.curve_certificate_link(),
+        to: pod.config.layout.curve_certificate().into(),
+        link: pod.config.layout.curve_certificate_link().into(),
     }
 }
 
@@ -87,6 +89,6 @@ pub(super) fn resources(pod: Pod<'_>) -> FileToWrite {
     file(pod.config.layout.resource_file(), 0o644, ResourceSet::text(hosts, each))
 }
 
-pub(super) fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
-    FileToWrite { path, mode, content }
+pub(super) fn file(path: impl Into<PathBuf>, mode: u32, content: String) -> FileToWrite {
+    FileToWrite { path: path.into(), mode, content }
 }

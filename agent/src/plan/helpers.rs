@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 /// `flux-view.sh`, `flux-connect.sh` and `load-fluxion.sh`.
 pub(super) fn helpers(pod: Pod<'_>) -> [FileToWrite; 3] {
     let layout = &pod.config.layout;
-    let view_helper = quoted(&layout.view_helper().display().to_string());
-    let agent = quoted(&layout.agent().display().to_string());
+    let view_helper = quoted(&layout.view_helper());
+    let agent = quoted(&layout.agent());
     let connect = format!(
         "#!/bin/sh\n\
          # Opens a shell that is connected to the broker of this pod, as the user Flux runs as (it\n\
@@ -41,8 +41,8 @@ fn view(pod: Pod<'_>) -> String {
         String::from("#!/bin/sh\n# Puts Flux on the paths of the shell that sources this file.\n");
     let mut changes = lists(pod);
     if config.view.enabled && !pod.facts.view_has_libc {
-        let libraries = config.layout.view().join("lib");
-        changes.push(Change::append("LD_LIBRARY_PATH", libraries.display().to_string()));
+        let libraries = format!("{}/lib", config.layout.view());
+        changes.push(Change::append("LD_LIBRARY_PATH", libraries));
     }
     changes.push(client_first(pod));
     text.extend(changes.iter().map(lines));
@@ -52,7 +52,7 @@ fn view(pod: Pod<'_>) -> String {
     let uri = pod.uri();
     let changes = [
         // Flux's own commands refuse to run without one, be it there or not.
-        Change::fallback("HOME", config.layout.home().display().to_string()),
+        Change::fallback("HOME", config.layout.home()),
         Change::set("fluxsocket", uri.clone()),
         // A shell that is connected, as in a batch job with an instance of its own, stays so.
         Change::fallback("FLUX_URI", uri),

@@ -18,9 +18,9 @@ impl Pod<'_> {
     pub(crate) fn socket(&self) -> PathBuf {
         let layout = &self.config.layout;
         if self.config.broker.local_socket {
-            layout.local_socket()
+            layout.local_socket().into()
         } else {
-            layout.run_dir().join(format!("local-{}", self.rank))
+            format!("{}/local-{}", layout.run_dir(), self.rank).into()
         }
     }
 
@@ -32,7 +32,7 @@ impl Pod<'_> {
     /// `PATH` is taken for it.
     pub(crate) fn flux(&self) -> String {
         if self.config.view.enabled {
-            self.config.layout.view().join("bin/flux").display().to_string()
+            format!("{}/bin/flux", self.config.layout.view())
         } else {
             "flux".to_owned()
         }

@@ -19,16 +19,21 @@ pub(super) fn output_directory(pod: Pod<'_>) -> &str {
 /// For temporary files, among them those of nested Flux instances, in an image that has no place
 /// for them. Sidecars cannot write to the shared volume.
 pub(super) fn temporary(pod: Pod<'_>) -> PathBuf {
-    if pod.facts.is_runner { pod.config.layout.config_root().join("tmp") } else { MEMORY.into() }
+    if pod.facts.is_runner {
+        format!("{}/tmp", pod.config.layout.config_root()).into()
+    } else {
+        MEMORY.into()
+    }
 }
 
 /// Changes of the lists on which programs and Flux look for files: the view's directories, and the agent's.
 pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
-    let mut lists = vec![append("FLUX_SHELL_RC_PATH", &pod.config.layout.broker_config_dir())];
+    let mut lists =
+        vec![Change::append("FLUX_SHELL_RC_PATH", pod.config.layout.broker_config_dir())];
     if !pod.config.view.enabled {
         return lists;
     }
-    let view = pod.config.layout.view();
+    let view = PathBuf::from(pod.config.layout.view());
     // At the end: the image's own programs stay what they were.
     lists.push(append("PATH", &view.join("bin")));
     let own = pod.facts.site_packages.as_deref();
@@ -46,7 +51,7 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
 
 /// Puts the client `flux` first, before the view's and the image's.
 pub(super) fn client_first(pod: Pod<'_>) -> Change {
-    Change::prepend("PATH", pod.config.layout.bin_dir().display().to_string())
+    Change::prepend("PATH", pod.config.layout.bin_dir())
 }
 
 pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
@@ -84,7 +89,7 @@ pub(super) fn changes(pod: Pod<'_>) -> Vec<Change> {
     if !facts.has_temporary_directories {
         changes.push(Change::fallback("TMPDIR", temporary(pod).display().to_string()));
     }
-    changes.push(Change::set("STATE_DIR", layout.state_dir().display().to_string()));
+    changes.push(Change::set("STATE_DIR", layout.state_dir()));
     changes.push(Change::set("FLUX_OUTPUT_DIR", output_directory(pod)));
     changes
 }
@@ -104,7 +109,7 @@ fn shell(pod: Pod<'_>) -> Option<Change> {
 pub(crate) fn chosen_shell(config: &AgentConfig, facts: &Facts) -> PathBuf {
     let there = |path: &PathBuf| facts.executables.contains(path);
     let [bash, sh] = IMAGE_SHELLS.map(PathBuf::from);
-    let view = config.layout.view().join(VIEW_SHELLS[0]);
+    let view = PathBuf::from(config.layout.view()).join(VIEW_SHELLS[0]);
     let view = Some(view).filter(|path| config.view.enabled && there(path));
     Some(bash).filter(there).or(view).unwrap_or(sh)
 }

@@ -10,7 +10,7 @@ use crate::plan::submission::{has_validator, submits_itself, submitter};
 use crate::plan::variables::{self, chosen_shell, output_directory};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, SUBMIT, call};
 use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The flag that `novalidate` of flux-submit(1) is; the instance's owner alone may give it.
 pub(crate) const NO_VALIDATOR: &str = "--flags=novalidate";
@@ -66,7 +66,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
 }
 
 fn script(pod: Pod<'_>, text: &str) -> FileToWrite {
-    file(CUSTOM_SCRIPT_PATH.into(), 0o755, runnable(pod, text))
+    file(CUSTOM_SCRIPT_PATH, 0o755, runnable(pod, text))
 }
 
 /// `script` with a shell in its first line that exists: an image may lack `/bin/sh` and `/bin/bash`, while the view has a
@@ -155,7 +155,7 @@ fn no_validator(pod: Pod<'_>, submit: &[String]) -> Option<String> {
 }
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
-    let error_file = pod.config.layout.command_failure();
+    let error_file = PathBuf::from(pod.config.layout.command_failure());
     let mut words = [prefix, &call(&pod.facts.agent, BATCH)].concat();
     words.push(format!("--flux={}", pod.flux()));
     words.push(format!("--output-directory={}", output_directory(pod)));

@@ -101,13 +101,14 @@ pub fn install_view(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<InstallReport, ViewError> {
     let started = Instant::now();
-    let layout = Layout::new(&request.destination);
-    files::make_sticky(layout.mount()).map_err(failed("set the mode of", layout.mount()))?;
+    let layout = Layout::new(request.destination.to_string_lossy());
+    files::make_sticky(&request.destination)
+        .map_err(failed("set the mode of", &request.destination))?;
     let source = find(&request.root, &request.mount_path, request.source.as_deref())?;
     let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
-    let marker = layout.view_done_marker();
+    let marker = PathBuf::from(layout.view_done_marker());
     let already_installed = fs::read_to_string(&marker).is_ok_and(|text| text.ends_with(&boot))
-        && layout.view().join("bin/flux").symlink_metadata().is_ok();
+        && request.destination.join("view/bin/flux").symlink_metadata().is_ok();
     if already_installed {
         return Ok(InstallReport { source, copied: None, elapsed: started.elapsed() });
     }
@@ -131,7 +132,8 @@ pub fn install_view(
 }
 
 fn links(request: &InstallRequest, source: &Source) -> Result<LinkMap, ViewError> {
-    let view_at_run_time = Layout::new(&request.mount_path).view();
+    let view_at_run_time = Layout::new(request.mount_path.to_string_lossy()).view();
+    let view_at_run_time = PathBuf::from(view_at_run_time);
     let names = std::iter::once(&source.view).chain(&source.names);
     let mut trees: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
     trees.push((Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE_MOUNT.into()));
@@ -153,8 +155,8 @@ fn trees(
     let destination = fs::canonicalize(&request.destination)
         .map_err(failed("find the destination", &request.destination))?;
     let places = [
-        (source.view.clone(), "view", layout.view()),
-        (Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE, layout.software()),
+        (source.view.clone(), "view", layout.view().into()),
+        (Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE, layout.software().into()),
     ];
     let trees = places.into_iter().map(|(image, name, place)| {
         let from = below(&request.root, &image);

@@ -22,7 +22,7 @@ pub(crate) fn link_agent(root: &Root, layout: &Layout) -> Result<(), ViewError> 
 pub fn link_view(root: &Path, layout: &Layout) -> Result<Source, ViewError> {
     let root = &Root::new(root);
     let image = root.at(VIEW_MOUNT);
-    let source = find(&image, layout.mount(), None)?;
+    let source = find(&image, Path::new(layout.mount()), None)?;
     link_software(root, &image)?;
     link(&root.at(layout.view()), &below(&image, &source.view))?;
     let marker = root.at(layout.view_done_marker());

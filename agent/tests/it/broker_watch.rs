@@ -33,7 +33,7 @@ fn watched(
     reply: impl Fn(&str) -> Result<String, u8> + Send + Sync + 'static,
 ) -> (TempDir, mpsc::UnboundedReceiver<Event>) {
     let directory = TempDir::new().unwrap();
-    broker_that(&directory.path().join("local"), move |topic, _| reply(topic));
+    broker_that(directory.path().join("local"), move |topic, _| reply(topic));
     let (events, changes) = mpsc::unbounded_channel();
     let mut watch = watch(&directory, None);
     change(&mut watch);

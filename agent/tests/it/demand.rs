@@ -18,7 +18,7 @@ fn a_lead_counts_the_pods_that_its_queue_needs() {
     let pod = Pod::new();
     let waits = Arc::new(AtomicBool::new(false));
     let (up, queue) = (pod.at("up"), Arc::clone(&waits));
-    broker_that(&pod.layout().local_socket(), move |topic, asked| {
+    broker_that(pod.layout().local_socket(), move |topic, asked| {
         let ranks = |ids: &str| json!({ "rank": ids, "children": { "core": "0-1" } });
         // Frames of this stand-in are short.
         let answer = match topic {

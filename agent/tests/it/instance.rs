@@ -17,7 +17,7 @@ fn the_report_has_ranks_jobs_and_output() {
     pod.write_config(&pod.config(&["true"]));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&asked);
-    broker_that(&pod.layout().local_socket(), move |topic, payload| {
+    broker_that(pod.layout().local_socket(), move |topic, payload| {
         record.lock().unwrap().push(format!("{topic} {payload}"));
         let answer = match topic {
             "resource.sched-status" => {
@@ -67,7 +67,7 @@ fn output_that_cannot_be_read_is_an_error() {
     let ask = |log: &'static str| {
         let pod = Pod::new();
         pod.write_config(&pod.config(&["true"]));
-        broker_that(&pod.layout().local_socket(), move |topic, _| match topic {
+        broker_that(pod.layout().local_socket(), move |topic, _| match topic {
             "resource.sched-status" | "resource.status" => Ok("{}".to_owned()),
             "job-list.list" => Ok(json!({ "jobs": [] }).to_string()),
             "job-info.lookup" => Ok(json!({ "eventlog": log }).to_string()),

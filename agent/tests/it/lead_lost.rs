@@ -14,7 +14,7 @@ fn a_broker_without_its_lead_is_ended() {
         ));
         config.shutdown.grace_seconds = 2;
         let [waits, ends, asked] = ["quorum", "ends", "lead-asked"].map(|name| pod.at(name));
-        broker_that(&pod.layout().local_socket(), move |topic, _| match topic {
+        broker_that(pod.layout().local_socket(), move |topic, _| match topic {
             "state-machine.get" if ends.exists() => Ok(state_text("shutdown")),
             "state-machine.get" if waits.exists() => Ok(state_text("quorum")),
             "state-machine.get" => Ok(state_text("init")),

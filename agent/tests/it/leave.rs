@@ -76,7 +76,7 @@ impl Worker {
         config.shutdown.grace_seconds = grace_seconds;
         let instance = Arc::new(Mutex::new(instance));
         let asked = Arc::clone(&instance);
-        broker_that(&pod.layout().local_socket(), move |topic, payload| {
+        broker_that(pod.layout().local_socket(), move |topic, payload| {
             asked.lock().unwrap().reply(topic, payload)
         });
         let run = pod.start(&config);
@@ -178,7 +178,7 @@ fn only_the_drain_that_a_pod_has_left_is_lifted() {
 fn a_broker_that_was_never_up_is_ended_at_once() {
     let (pod, config, _lead) = worker_with_lead();
     pod.broker_does(ENDS_AT_SIGTERM);
-    broker_that(&pod.layout().local_socket(), |_, _| Ok(state_text("join")));
+    broker_that(pod.layout().local_socket(), |_, _| Ok(state_text("join")));
     let run = pod.start(&config);
     pod.await_file("up");
     run.signal(Signal::SIGTERM);

@@ -69,7 +69,7 @@ fn the_doctor_of_a_sidecar_skips_checks_of_the_runner() {
 fn the_doctor_of_a_waiting_lead_reports_the_quorum() {
     let (pod, mut config) = Pod::with(&["true"]);
     config.network.port = closed_port();
-    broker_in_state(&pod.layout().local_socket(), "quorum");
+    broker_in_state(pod.layout().local_socket(), "quorum");
     pod.broker_does("while [ ! -e $POD/done ]; do sleep 0.02; done; exit 0");
     let run = pod.start(&config);
     await_that("the agent answers", || pod.ask("status", &[]).code == 0);
@@ -88,7 +88,7 @@ fn the_doctor_of_a_waiting_lead_reports_the_quorum() {
 /// The doctor's check of Python, with a running broker and modules for Python 3.11 in the view.
 fn found_of_python(pod: &Pod) -> (String, String) {
     pod.write_config(&pod.config(&["true"]));
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     fs::create_dir_all(pod.at("mnt/flux/view/lib/python3.11/site-packages")).unwrap();
     let (_, mut checks) = doctor(pod);
     checks.remove("python").unwrap()
@@ -150,7 +150,7 @@ fn the_doctor_of_root_starts_python_as_the_brokers_user() {
     pod.write_config(&pod.config(&["true"]));
     fs::create_dir_all(pod.at("mnt/flux/view/lib/python3.11/site-packages")).unwrap();
     assert_eq!(doctor(&pod).1["python"].0, "skipped", "there is no broker");
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     chown(pod.layout().local_socket(), Some(4321), Some(4321)).unwrap();
     let (finding, text) = doctor(&pod).1.remove("python").unwrap();
     assert_eq!(finding, "ok", "{text}");
@@ -161,7 +161,7 @@ fn the_doctor_of_root_starts_python_as_the_brokers_user() {
 fn connect_runs_a_command_and_returns_its_code() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     let script = "echo $FLUX_URI $fluxsocket; command -v flux; exit 4";
     let (uri, flux) = (pod.layout().local_uri(), pod.at("mnt/flux/view/bin/flux"));
     let expected = format!("{uri} {uri}\n{}\n", flux.display());
@@ -178,7 +178,7 @@ fn root_connects_as_the_brokers_user() {
     let Some(pod) = Pod::of_root() else { return };
     pod.write_config(&pod.config(&["true"]));
     let connect = |uid: u32| {
-        socket_of(&pod.layout().local_socket(), uid);
+        socket_of(pod.layout().local_socket(), uid);
         let script = "echo $(id -u):$(id -g) ${USER:-nobody} $HOME";
         pod.ask("connect", &["--", "sh", "-c", script]).with_code(0).output
     };
@@ -186,12 +186,13 @@ fn root_connects_as_the_brokers_user() {
     assert_eq!(connect(1234), "1234:1234 flux /home/flux\n");
     // As in a sidecar whose image does not know the user.
     let home = pod.layout().home();
-    assert_eq!(connect(4321), format!("4321:4321 nobody {}\n", home.display()));
+    assert_eq!(connect(4321), format!("4321:4321 nobody {home}\n"));
     assert_eq!(connect(0).split(' ').next(), Some("0:0"));
 }
 
 /// Makes the broker's socket at `path`, of user and group `owner`.
-fn socket_of(path: &Path, owner: u32) {
+fn socket_of(path: impl AsRef<Path>, owner: u32) {
+    let path = path.as_ref();
     broker_in_state(path, "run");
     chown(path, Some(owner), Some(owner)).unwrap();
 }
@@ -201,8 +202,8 @@ fn home_of_flux(pod: &Pod) -> std::path::PathBuf {
     let home = pod.layout().home();
     fs::create_dir_all(&home).unwrap();
     chown(&home, Some(4321), Some(4321)).unwrap();
-    socket_of(&pod.layout().local_socket(), 4321);
-    home
+    socket_of(pod.layout().local_socket(), 4321);
+    home.into()
 }
 
 /// A `flux` that prints its arguments, user and directory.
@@ -232,7 +233,7 @@ fn the_client_is_the_views_flux_connected_to_its_broker() {
         format!("3 jobs -a b  c uri={uri} user={own} home=/h directory={}\n", work.display())
     };
     assert_eq!(printed(&mut client()), line(""));
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     assert_eq!(printed(&mut client()), line(&pod.layout().local_uri()));
     // As in the instance of a batch job.
     assert_eq!(printed(client().env("FLUX_URI", "local:///job")), line("local:///job"));
@@ -276,7 +277,7 @@ fn without_a_view_the_client_is_the_images_flux() {
     let mut config = pod.config(&["true"]);
     config.view.enabled = false;
     pod.write_config(&config);
-    let path = [pod.layout().bin_dir(), pod.at("bin"), "/bin".into(), "/usr/bin".into()];
+    let path = [pod.layout().bin_dir().into(), pod.at("bin"), "/bin".into(), "/usr/bin".into()];
     command.env("PATH", std::env::join_paths(path).unwrap());
     assert!(printed(&mut command).starts_with("0  uri= "));
 }
@@ -292,17 +293,15 @@ fn a_shell_with_the_helper_finds_the_client_first() {
     pod.run(&pod.config(&["true"])).with_code(0);
     let (helper, uri) = (pod.layout().view_helper(), pod.layout().local_uri());
     let (bin, view) = (pod.layout().bin_dir(), pod.at("mnt/flux/view/bin"));
-    let paths = format!("{}:/usr/bin:/bin:{}", bin.display(), view.display());
+    let paths = format!("{}:/usr/bin:/bin:{}", bin, view.display());
     let client = pod.layout().client();
     for shell in shells() {
-        let twice = format!(
-            "set -eu; . {0}; . {0} && command -v flux; echo $FLUX_URI $PATH",
-            helper.display()
-        );
+        let twice =
+            format!("set -eu; . {helper}; . {helper} && command -v flux; echo $FLUX_URI $PATH");
         for (given, expected) in [(None, uri.as_str()), (Some("x"), "x")] {
             let mut command = pod.entered(shell);
             command.args(["-c", &twice]).envs(given.map(|uri| ("FLUX_URI", uri)));
-            let expected = format!("{}\n{expected} {paths}\n", client.display());
+            let expected = format!("{client}\n{expected} {paths}\n");
             Ended::of(&mut command).with_code(0).with_output(&expected);
         }
         let changes = Ended::of(pod.entered(pod.layout().agent()).arg("env")).output;
@@ -331,7 +330,7 @@ fn a_connected_shell_starts_where_its_user_can_write() {
 fn the_connect_helper_runs_a_command_or_a_shell() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"])).with_code(0);
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     let (file, uri) = (pod.layout().connect_helper(), pod.layout().local_uri());
     for (script, expected) in [
         // A shell reads its commands from standard input.
@@ -340,7 +339,7 @@ fn the_connect_helper_runs_a_command_or_a_shell() {
         ("FILE sh -c 'echo \"$1\"; exit 4' sh 'a  b'; echo $?", "a  b\n4\n".to_owned()),
         ("set -- sh -c 'exit 5'; . FILE; echo $?", "5\n".to_owned()),
     ] {
-        let script = script.replace("FILE", &file.display().to_string());
+        let script = script.replace("FILE", &file);
         for shell in shells() {
             Ended::of(pod.entered(shell).args(["-c", &script])).with_output(&expected);
         }
@@ -390,7 +389,7 @@ fn fluxion_replaces_the_scheduler_if_it_can_be_loaded() {
             {
                 fs::write(pod.at(file), text).unwrap();
             }
-            let script = format!("set -u; {how} {}; echo $?", file.display());
+            let script = format!("set -u; {how} {file}; echo $?");
             let ended = Ended::of(pod.entered(shell).args(["-c", &script]));
             assert!((ended.output.clone() + &ended.log).contains(message), "{ended:?}");
             assert!(ended.output.ends_with(&format!("{code}\n")), "{ended:?}");

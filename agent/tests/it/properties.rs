@@ -97,7 +97,7 @@ fn pod() -> impl Strategy<Value = (AgentConfig, Facts)> {
     config().boxed().prop_flat_map(facts)
 }
 
-fn written(plan: &Plan, path: &Path) -> String {
+fn written(plan: &Plan, path: &str) -> String {
     let document = serde_json::to_value(plan).unwrap();
     let mut files = document["steps"].as_array().unwrap().iter().map(|step| &step["write-file"]);
     let file = files.find(|file| file["path"] == json!(path)).unwrap();

@@ -290,7 +290,7 @@ fn an_arbitrary_uid_runs_flux_with_a_home() {
     let mut run = pod.prepared(&config);
     // What a container runtime sets for a uid without an account.
     run.env("HOME", "/");
-    let home = pod.layout().home().display().to_string();
+    let home = pod.layout().home();
     let expected = format!("4321\n{home} flux\n{home}\n");
     Ended::of(&mut pod.as_other_user(&run)).with_code(0).with_output(&expected);
     assert!(!pod.read("etc/passwd").contains("flux"));

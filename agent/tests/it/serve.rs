@@ -36,7 +36,7 @@ fn flux_rest_gets_all_that_it_needs_of_the_pod() {
     assert_eq!(instance.broker, pod.layout().local_socket());
     assert_eq!(
         (instance.agent, instance.users),
-        (pod.layout().agent_socket(), pod.at("etc/passwd"))
+        (pod.layout().agent_socket().into(), pod.at("etc/passwd"))
     );
     assert!(instance.limits["nofile"] != 0 && instance.limits.len() == 9);
     assert_eq!(
@@ -62,7 +62,7 @@ fn root_reads_the_token_and_becomes_the_owner_of_the_broker() {
 fn without_flux_rest_the_error_has_its_place_and_a_remedy() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     let ended: Ended = pod.ask("serve", &[]).with_code(Exit::Prepare.code());
     let place = pod.at("mnt/flux/bin/flux-rest");
     ended.with_log(&place.display().to_string()).with_log("from the image of the agent");

@@ -11,7 +11,7 @@ use flux_contract::{
 use flux_protocol::Hostlist;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -182,7 +182,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
 
 /// The pod `hostname` of a container that starts as `uid`, with everything in its image and view.
 pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
-    let view = config.layout.view();
+    let view = PathBuf::from(config.layout.view());
     let executables = ["bin/flux", "bin/bash", "bin/sh"].map(|path| view.join(path));
     let image = ["/bin/bash", "/bin/sh"].map(Into::into);
     Facts {
@@ -195,7 +195,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
             ..Databases::default()
         },
         environment: [("HOME".to_owned(), "/root".to_owned())].into(),
-        agent: config.layout.agent(),
+        agent: config.layout.agent().into(),
         cluster_domain: Some("example.test".to_owned()),
         site_packages: Some(view.join("lib/python3.12/site-packages")),
         flux_version: None,

@@ -35,7 +35,7 @@ fn it_waits_for_the_socket_and_ends_after_the_runner() {
         )
     };
     let run = beside(&pod, sidecar);
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     pod.await_file("work/started");
     // Its command gets the signals of the user.
     run.signal(Signal::SIGUSR1);
@@ -48,7 +48,7 @@ fn it_waits_for_the_socket_and_ends_after_the_runner() {
 fn one_whose_command_fails_ends_its_container() {
     for wait_for_socket in [false, true] {
         let pod = Pod::new();
-        broker_in_state(&pod.layout().local_socket(), "run");
+        broker_in_state(pod.layout().local_socket(), "run");
         let run = beside(&pod, SidecarConfig { wait_for_socket, ..sidecar("exit 3") });
         run.end().with_code(3).with_log("error: the command ended with exit code 3");
         let message = pod.message();
@@ -60,7 +60,7 @@ fn one_whose_command_fails_ends_its_container() {
 #[test]
 fn one_whose_command_fails_because_flux_ends_has_not_failed() {
     let pod = Pod::new();
-    broker_in_state(&pod.layout().local_socket(), "shutdown");
+    broker_in_state(pod.layout().local_socket(), "shutdown");
     let run = beside(&pod, waiting("echo $$ > pid; mv pid failed; exit 3"));
     let process = format!("/proc/{}", pod.await_file("work/failed").trim());
     await_that("the command's end is seen", || !fs::exists(&process).unwrap());
@@ -99,7 +99,7 @@ fn it_fails_with_its_own_runner_alone() {
     let seen = pod.read("work/seen");
     assert!(!seen.contains("flux-operator-complete.txt"), "{seen}");
     let _beside = Background::start(second);
-    broker_in_state(&pod.layout().local_socket(), "run");
+    broker_in_state(pod.layout().local_socket(), "run");
     pod.await_file("work/started");
 }
 

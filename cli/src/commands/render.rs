@@ -153,6 +153,8 @@ mod tests {
             assert!(yaml.contains(&format!("reference: {image}")), "{yaml}");
         }
         assert_eq!(yaml.matches("\n---\n").count(), 4, "{yaml}");
+        // Paths in pods have slashes on Windows, too.
+        assert!(!yaml.contains('\\'), "{yaml}");
         let list: Value = serde_json::from_str(&rendered(&["-o", "json"])).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), 5);
         let config = rendered(&["--agent-toml", "--install", "Copy"]);

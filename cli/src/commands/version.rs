@@ -13,8 +13,9 @@ use serde_json::json;
 
 /// The release of this plugin.
 const PLUGIN: &str = env!("CARGO_PKG_VERSION");
-/// Labels of the operator's Deployment.
-const LABELS: &str = "app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";
+/// Labels of the operator's Deployment and pods.
+pub(super) const LABELS: &str =
+    "app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";
 
 #[derive(Debug, Args)]
 pub(crate) struct Version {

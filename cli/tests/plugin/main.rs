@@ -1,10 +1,12 @@
 //! `kubectl flux` as a process, against the simulated API server and what goes wrong on the way to it.
+#![cfg(unix)] // Tests send signals. Windows has the unit tests.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test ends where something is not as it expects"
 )]
 
+mod completion;
 mod connection;
 mod delete;
 mod exec;
@@ -14,6 +16,8 @@ mod logs;
 mod names;
 mod pipe;
 mod process;
+mod report;
+mod resubmit;
 mod run;
 mod scene;
 mod version;

@@ -5,11 +5,13 @@ use flux_testkit::access::Access;
 use flux_testkit::http::Endpoint;
 use flux_testkit::server::Server;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-const MINICLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/default/miniclusters";
+pub(crate) const MINICLUSTERS: &str =
+    "/apis/flux-framework.org/v1alpha2/namespaces/default/miniclusters";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A cluster for one test.
@@ -111,13 +113,18 @@ impl Scene {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-flux"));
         command.arg("--kubeconfig").arg(self.directory.path().join("kubeconfig"));
-        command.args(arguments).env("HOME", self.directory.path());
+        command.args(arguments).env("HOME", self.directory.path()).current_dir(&self.directory);
         command
     }
 
     /// Runs `kubectl flux` with these arguments to its end.
     pub(crate) async fn ends(&self, arguments: &[&str]) -> Ended {
         self.start(arguments).end().await
+    }
+
+    /// The path of a file in the directory in which the plugin runs.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Writes a file of the test, and returns its path.

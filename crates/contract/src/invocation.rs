@@ -2,8 +2,7 @@
 //! definition of its command line is tested against every function here.
 
 use crate::agent_config::Install;
-use crate::layout::{AGENT_MOUNT, INSTALL_MOUNT, Layout};
-use std::path::Path;
+use crate::layout::{AGENT_MOUNT, INSTALL_MOUNT, Layout, join};
 
 /// The path of the agent in its own image. Beside it are only `flux-rest` and the link [`Layout::client`], unless the
 /// image also contains the view: the whole image is mounted at [`AGENT_MOUNT`], where the init container makes the same
@@ -12,8 +11,7 @@ pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 
 /// The command of the agent image's init container: copies the agent into the shared volume.
 pub fn install() -> Vec<String> {
-    let directory = Layout::new(INSTALL_MOUNT).bin_dir().display().to_string();
-    argv([AGENT_IN_IMAGE, "install", &directory])
+    argv([AGENT_IN_IMAGE, "install", &Layout::new(INSTALL_MOUNT).bin_dir()])
 }
 
 /// The command of the view's init container: copies Flux into the volume that other containers mount at `mount_path`.
@@ -60,11 +58,10 @@ pub fn run_sidecar(layout: &Layout, install: Install, name: &str) -> Vec<String>
 
 /// The path of the agent before any agent of the pod has run.
 fn agent(layout: &Layout, install: Install) -> String {
-    let path = match install {
+    match install {
         Install::Copy => layout.agent(),
-        Install::Image => Path::new(AGENT_MOUNT).join(Layout::AGENT_NAME),
-    };
-    path.display().to_string()
+        Install::Image => join(AGENT_MOUNT, Layout::AGENT_NAME),
+    }
 }
 
 fn argv<const N: usize>(argv: [&str; N]) -> Vec<String> {

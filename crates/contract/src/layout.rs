@@ -1,7 +1,6 @@
 //! All paths that operator and agent share.
 
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
 
 /// Where the `ConfigMap` is mounted in every container that runs the agent.
 pub const CONFIG_MOUNT: &str = "/flux_operator/config";
@@ -40,11 +39,13 @@ pub const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 /// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every container of the pod
 /// mounts, all but the runner read-only, and below the private volume, which only the runner mounts. The helper files, the
 /// marker files and the broker's socket have the same paths as with the Go operator, because users and tools rely on them.
+///
+/// Paths are texts, because `kubectl flux` also runs on Windows, where [`std::path::Path`] joins with a backslash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
-    shared: PathBuf,
-    private: PathBuf,
+    shared: String,
+    private: String,
 }
 
 impl Layout {
@@ -52,23 +53,23 @@ impl Layout {
     pub const DEFAULT_MOUNT: &str = "/mnt/flux";
 
     /// The paths below the shared volume at `mount`, with the private one at [`PRIVATE_MOUNT`].
-    pub fn new(mount: impl Into<PathBuf>) -> Self {
+    pub fn new(mount: impl Into<String>) -> Self {
         Self { shared: mount.into(), private: PRIVATE_MOUNT.into() }
     }
 
     /// The same with the private volume at `mount`.
     #[must_use]
-    pub fn with_private(self, mount: impl Into<PathBuf>) -> Self {
+    pub fn with_private(self, mount: impl Into<String>) -> Self {
         Self { private: mount.into(), ..self }
     }
 
     /// The private volume itself.
-    pub fn private_volume(&self) -> &Path {
+    pub fn private_volume(&self) -> &str {
         &self.private
     }
 
     /// The shared volume itself.
-    pub fn mount(&self) -> &Path {
+    pub fn mount(&self) -> &str {
         &self.shared
     }
 
@@ -80,13 +81,13 @@ impl Layout {
     pub const CLIENT_NAME: &str = "flux";
 
     /// The agent's binary.
-    pub fn agent(&self) -> PathBuf {
-        self.bin_dir().join(Self::AGENT_NAME)
+    pub fn agent(&self) -> String {
+        join(&self.bin_dir(), Self::AGENT_NAME)
     }
 
     /// A link to the agent, which becomes the broker's user and then the `flux` of the view.
-    pub fn client(&self) -> PathBuf {
-        self.bin_dir().join(Self::CLIENT_NAME)
+    pub fn client(&self) -> String {
+        join(&self.bin_dir(), Self::CLIENT_NAME)
     }
 
     /// [`Self::software`] relative to the shared volume, as a `subPath`.
@@ -97,21 +98,26 @@ impl Layout {
 
     /// The broker's local socket as a Flux URI.
     pub fn local_uri(&self) -> String {
-        format!("local://{}", self.local_socket().display())
+        format!("local://{}", self.local_socket())
     }
 
     /// Socket at which PID 1 answers with the state of the run.
-    pub fn agent_socket(&self) -> PathBuf {
-        self.private_directory().join("status.sock")
+    pub fn agent_socket(&self) -> String {
+        join(&self.private_directory(), "status.sock")
     }
+}
+
+/// The path of `name` below `directory`, on every system as in a pod.
+pub(crate) fn join(directory: &str, name: &str) -> String {
+    format!("{}/{name}", directory.trim_end_matches('/'))
 }
 
 /// Defines a function for each path below a volume.
 macro_rules! paths {
     ($($(#[$doc:meta])* $name:ident = $volume:ident / $path:expr;)*) => {
         impl Layout {
-            $($(#[$doc])* pub fn $name(&self) -> PathBuf {
-                self.$volume.join($path)
+            $($(#[$doc])* pub fn $name(&self) -> String {
+                join(&self.$volume, $path)
             })*
         }
     };
@@ -182,8 +188,21 @@ mod tests {
         let layout = Layout::new("/srv/shared").with_private("/srv/private");
         for private in [Layout::curve_certificate, Layout::agent_socket, Layout::private_directory]
         {
-            assert!(private(&layout).starts_with("/srv/private"), "{}", private(&layout).display());
+            assert!(private(&layout).starts_with("/srv/private"), "{}", private(&layout));
         }
         assert!(layout.curve_certificate_link().starts_with("/srv/shared"));
+    }
+
+    /// Windows joins paths with a backslash. This cannot fail on another system, so nothing here may be joined by it.
+    #[test]
+    fn no_path_of_a_pod_is_joined_by_this_system() {
+        for source in [include_str!("layout.rs"), include_str!("invocation.rs")] {
+            let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+            let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let uses: Vec<&str> = code.filter(|line| line.contains("Path")).collect();
+            assert!(uses.is_empty(), "{uses:?}");
+        }
+        let paths = ["/srv", "/srv/"].map(|mount| Layout::new(mount).agent());
+        assert_eq!(paths, ["/srv/bin/flux-agent"; 2]);
     }
 }

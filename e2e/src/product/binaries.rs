@@ -5,12 +5,16 @@ use super::{AGENT, OPERATOR, PLUGIN, REST, VIEW_TOOL, cargo, checkout, of_this_m
 use crate::programs;
 use crate::progress;
 use anyhow::{Result, ensure};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const STAND_IN: &str = "flux-stand-in";
 
 /// The variable that names a directory of [`Images`]: tests on a cluster use these instead of images without Dockerfiles.
 pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
+
+/// The profile of programs that run in any image.
+const STATIC: &str = "tested";
 
 /// Where the built programs are: the operator is dynamic, the others are static.
 #[derive(Debug, Clone)]
@@ -33,7 +37,7 @@ pub fn build_shipped() -> Result<Binaries> {
 /// Builds operator, agent and stand-in; the first two are taken from images that are built already where
 /// `FLUX_E2E_IMAGES` names them.
 pub(crate) fn build() -> Result<Binaries> {
-    if let Some(named) = std::env::var_os(IMAGES).filter(|it| !it.is_empty()) {
+    if let Some(named) = named_images() {
         return of_images(Images { directory: checkout()?.join(named) });
     }
     let names = [AGENT, REST, VIEW_TOOL, STAND_IN];
@@ -52,14 +56,29 @@ pub(crate) fn of_images(images: Images) -> Result<Binaries> {
         let path = program.display();
         ensure!(program.is_file(), "there is no {path}: `cargo e2e images` makes it");
     }
-    build_dynamic(&[PLUGIN])?;
-    let stand_in = build_static(&[STAND_IN])?.join(STAND_IN);
+    let stand_in = if named_images().is_some() {
+        // As it is released, which takes minutes: a demo does without.
+        build_static(&[STAND_IN, PLUGIN])?.join(STAND_IN)
+    } else {
+        build_dynamic(&[PLUGIN])?;
+        build_static(&[STAND_IN])?.join(STAND_IN)
+    };
     Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: Some(images) })
+}
+
+fn named_images() -> Option<OsString> {
+    std::env::var_os(IMAGES).filter(|it| !it.is_empty())
 }
 
 /// Where [`build`] puts `kubectl flux`.
 pub(crate) fn plugin() -> Result<PathBuf> {
-    Ok(target()?.join("debug").join(PLUGIN))
+    let is_static = named_images().is_some();
+    let directory = if is_static { static_directory()? } else { target()?.join("debug") };
+    Ok(directory.join(PLUGIN))
+}
+
+fn static_directory() -> Result<PathBuf> {
+    Ok(target()?.join(of_this_machine()?.target).join(STATIC))
 }
 
 /// Builds programs that run on this machine, of the crates that their tests have built, and returns their directory.
@@ -72,15 +91,14 @@ fn build_dynamic(names: &[&str]) -> Result<PathBuf> {
 
 /// Builds packages whose programs have to run in any image, in one build, and returns the directory of the programs.
 fn build_static(packages: &[&str]) -> Result<PathBuf> {
-    const PROFILE: &str = "tested";
     let here = of_this_machine()?.target;
     progress::step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
             // With a named target RUSTFLAGS do not apply to procedural macros, which cannot be static.
-            cargo(&["build", "--profile", PROFILE, "--target", here])?
+            cargo(&["build", "--profile", STATIC, "--target", here])?
                 .args(packages.iter().flat_map(|package| ["--package", package]))
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),
         )
     })?;
-    Ok(target()?.join(here).join(PROFILE))
+    static_directory()
 }

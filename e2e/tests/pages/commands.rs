@@ -17,7 +17,7 @@ struct Call {
     arguments: Vec<String>,
 }
 
-const PROGRAMS: [&str; 4] = ["flux-agent", "flux-view", "flux-operator", "e2e"];
+const PROGRAMS: [&str; 5] = ["flux-agent", "flux-view", "flux-operator", "kubectl-flux", "e2e"];
 
 fn alias(name: &str) -> Option<Vec<String>> {
     let configuration = std::fs::read_to_string(repository().join(".cargo/config.toml")).unwrap();
@@ -26,24 +26,30 @@ fn alias(name: &str) -> Option<Vec<String>> {
     shlex::split(words.trim_matches('"'))
 }
 
-/// The call of one of this project's programs in `words`, if it is one.
-fn call(words: &[String]) -> Option<Call> {
+/// The calls of this project's programs in `words`.
+fn calls_in(words: &[String]) -> Vec<Call> {
     let assigns = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_variable(name));
     let mut words = words[words.iter().take_while(assigns).count()..].to_vec();
-    if words.first()? == "cargo" {
-        let subcommand = words.get(1)?.clone();
+    if words.starts_with(&["kubectl", "flux"].map(str::to_owned)) {
+        words.splice(..2, ["kubectl-flux".to_owned()]);
+    }
+    if words.len() > 1 && words[0] == "cargo" {
+        let subcommand = words[1].clone();
         words.splice(..2, alias(&subcommand).unwrap_or_else(|| vec![subcommand]));
-        (words[0] == "run").then_some(())?;
+        if words[0] != "run" {
+            return Vec::new();
+        }
     }
     // Behind `--` is a command that runs in a container.
     let called =
         |at: usize| at == 0 || ["--", "--bin", "--package", "-p"].contains(&&*words[at - 1]);
-    (0..words.len()).filter(|&at| called(at)).find_map(|at| {
+    let calls = (0..words.len()).filter(|&at| called(at)).filter_map(|at| {
         let name = Path::new(&words[at]).file_name()?;
         let program = PROGRAMS.into_iter().find(|program| name == *program)?;
         let by_cargo = words.get(at + 1).is_some_and(|word| word == "--");
         Some(Call { program, arguments: words[at + 1 + usize::from(by_cargo)..].to_vec() })
-    })
+    });
+    calls.collect()
 }
 
 fn is_variable(name: &str) -> bool {
@@ -55,7 +61,7 @@ fn calls(line: &str) -> Vec<Call> {
     // A text that is no whole command line, such as a part of one in a sentence, calls nothing.
     let mut words = shlex::split(line).unwrap_or_default();
     words.retain(|word| word != "...");
-    words.split(|word| OPERATORS.contains(&word.as_str())).filter_map(call).collect()
+    words.split(|word| OPERATORS.contains(&word.as_str())).flat_map(calls_in).collect()
 }
 
 /// The lines of a page behind a prompt, and the code within its sentences.
@@ -78,6 +84,7 @@ fn fault(call: &Call) -> Option<String> {
         "flux-agent" => flux_agent::commands::command_line(),
         "flux-view" => flux_view::command_line(),
         "flux-operator" => Cli::command(),
+        "kubectl-flux" => kubectl_flux::command_line(),
         _ => e2e::commands::command_line(),
     };
     let words = std::iter::once(call.program.to_owned()).chain(call.arguments.iter().cloned());
@@ -99,5 +106,5 @@ fn every_command_line_of_this_project_in_the_pages_exists() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(checked > 50, "only {checked} command lines were found");
+    assert!(checked > 150, "only {checked} command lines were found");
 }

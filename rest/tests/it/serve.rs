@@ -104,7 +104,7 @@ impl Server {
         let place = Place::new();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&asked);
-        broker_that(&place.at("broker"), move |topic, payload| {
+        broker_that(place.at("broker"), move |topic, payload| {
             record.lock().unwrap().push(format!("{topic} {payload}"));
             let payload: Value = serde_json::from_str(payload).unwrap_or_default();
             match topic {
@@ -364,7 +364,7 @@ fn idle_clients_keep_no_other_client_out() {
 #[test]
 fn a_token_is_made_where_none_is_given() {
     let place = Place::new();
-    broker_that(&place.at("broker"), |_, _| Err::<String, _>(38));
+    broker_that(place.at("broker"), |_, _| Err::<String, _>(38));
     let instance = ServedInstance { token_sha256: None, ..place.instance() };
     let mut process = Background::start(program(&instance));
     let line = process.line();

@@ -87,7 +87,7 @@ struct Pod {
 impl Pod {
     /// `None` if `flux` is not an ELF program.
     fn new(request: &CheckRequest, source: &Source) -> Option<Self> {
-        let view = Layout::new(&request.mount_path).view();
+        let view = PathBuf::from(Layout::new(request.mount_path.to_string_lossy()).view());
         let view_files = below(&request.root, &source.view);
         let software = PathBuf::from(Layout::SOFTWARE_MOUNT);
         // Copying a view rewrites its links to its other paths, so all of these lead to the view.

@@ -20,7 +20,7 @@ pub const UNREACHABLE: u8 = 113;
 pub const STATE_OF_LEAD: &str = "state-machine.get of the lead";
 
 /// Answers on the socket at `path` as a broker in `state` does, in the background.
-pub fn broker_in_state(path: &Path, state: &'static str) {
+pub fn broker_in_state(path: impl AsRef<Path>, state: &'static str) {
     broker_that(path, move |_, _| Ok(state_text(state)));
 }
 
@@ -49,9 +49,10 @@ impl From<String> for Answers {
 /// Answers on the socket at `path`, in the background, what `reply` says to a topic and its payload: a
 /// payload or an errno.
 pub fn broker_that<Reply: Into<Answers> + 'static>(
-    path: &Path,
+    path: impl AsRef<Path>,
     reply: impl Fn(&str, &str) -> Result<Reply, u8> + Send + Sync + 'static,
 ) {
+    let path = path.as_ref();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let _ = fs::remove_file(path);
     serve(UnixListener::bind(path).unwrap(), reply);

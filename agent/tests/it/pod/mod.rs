@@ -112,7 +112,7 @@ impl Pod {
         let named = std::env::var_os("FLUX_AGENT_UNDER_TEST");
         let built = named.unwrap_or_else(|| env!("CARGO_BIN_EXE_flux-agent").into());
         let agent = self.layout().agent();
-        fs::create_dir_all(agent.parent().unwrap()).unwrap();
+        fs::create_dir_all(self.layout().bin_dir()).unwrap();
         // No link can be made into another file system.
         fs::hard_link(&built, &agent).or_else(|_| fs::copy(&built, &agent).map(drop)).unwrap();
     }
@@ -122,7 +122,9 @@ impl Pod {
     }
 
     pub fn layout(&self) -> Layout {
-        Layout::new(self.at("mnt/flux")).with_private(self.at("flux_operator/private"))
+        let [shared, private] =
+            ["mnt/flux", "flux_operator/private"].map(|path| self.at(path).into_os_string());
+        Layout::new(shared.into_string().unwrap()).with_private(private.into_string().unwrap())
     }
 
     pub fn write_executable(&self, path: &str, content: &str) {
@@ -218,7 +220,8 @@ impl Pod {
     /// `run` while there is the file `up`, and in `shutdown` once there is `ends`: its lead is in the state that the file
     /// `lead` has. A test that answers itself is left alone.
     pub fn serve_state(&self) {
-        let (pod, path) = (self.directory.path().to_owned(), self.layout().local_socket());
+        let (pod, path) =
+            (self.directory.path().to_owned(), PathBuf::from(self.layout().local_socket()));
         std::thread::spawn(move || {
             let until = Instant::now() + PATIENCE;
             while !path.parent().unwrap().exists() && Instant::now() < until {
@@ -312,7 +315,7 @@ impl Pod {
     /// configuration whose only host is this machine.
     pub fn entered(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let client = self.layout().client();
-        if !client.exists() {
+        if !fs::exists(&client).unwrap() {
             symlink(self.layout().agent(), client).unwrap();
         }
         let mut config = self.config(&["true"]);

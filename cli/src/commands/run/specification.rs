@@ -5,6 +5,7 @@
 use super::options::Options;
 use crate::commands::validate::checker;
 use crate::output::print_remarks;
+use crate::random_name::random_name;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueHint};
 use flux_api::cluster::QUEUE_LABEL;
@@ -14,13 +15,8 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The characters of generated suffixes, which are hard to confuse: those of Kubernetes.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX_LENGTH: usize = 5;
 /// Largest length of the part of a generated name that comes from the image.
 const MAX_STEM_LENGTH: usize = 30;
-/// Largest length of the name of a MiniCluster whose pods have host names.
-const MAX_NAME_LENGTH: usize = 52;
 /// What `run` has made and could not delete goes so many seconds after its end.
 const LEFTOVER_SECONDS: i64 = 3600;
 /// An interactive instance that `run` has made ends after so many seconds without a job and a session.
@@ -122,7 +118,7 @@ impl RunSpec {
         };
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => format!("{}-{}", self.stem(&object["metadata"]), suffix(random)?),
+            None => random_name(&self.stem(&object["metadata"]), random)?,
         };
         let metadata = &mut object["metadata"];
         metadata["name"] = json!(name);
@@ -139,12 +135,10 @@ impl RunSpec {
     fn stem(&self, metadata: &Value) -> String {
         let named = metadata["name"].as_str();
         let generated = metadata["generateName"].as_str().map(|name| name.trim_end_matches('-'));
-        let mut stem = match named.or(generated) {
+        match named.or(generated) {
             Some(name) => name.to_owned(),
             None => stem(self.image.as_deref().unwrap_or_default()),
-        };
-        stem.truncate(stem.floor_char_boundary(MAX_NAME_LENGTH - SUFFIX_LENGTH - 1));
-        stem.trim_end_matches('-').to_owned()
+        }
     }
 
     fn change(&self, spec: &mut Value) -> Result<()> {
@@ -252,16 +246,6 @@ fn stem(image: &str) -> String {
         .take(MAX_STEM_LENGTH)
         .collect();
     if stem.is_empty() { "flux".to_owned() } else { stem }
-}
-
-fn suffix(random: &mut dyn FnMut() -> Result<u32, getrandom::Error>) -> Result<String> {
-    let mut number = random().context("choose a random name")? as usize;
-    let mut letters = String::new();
-    for _ in 0..SUFFIX_LENGTH {
-        letters.push(char::from(LETTERS[number % LETTERS.len()]));
-        number /= LETTERS.len();
-    }
-    Ok(letters)
 }
 
 #[cfg(test)]

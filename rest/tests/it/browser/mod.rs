@@ -48,7 +48,7 @@ impl Scene {
         report_phases(&place.at("agent"));
         let instance = Arc::new(Instance::new());
         let broker = Arc::clone(&instance);
-        broker_that(&place.at("broker"), move |topic, payload| broker.answer(topic, payload));
+        broker_that(place.at("broker"), move |topic, payload| broker.answer(topic, payload));
         let (server, address) = served(&place.instance());
         let browser = Browser::start();
         // The token leaves the address, and stays with the tab.

@@ -42,7 +42,7 @@ pub(crate) struct PackRequest {
 
 /// Packs a view, and logs each stage and every fault. The view appears at its path only when it is complete.
 pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport> {
-    let view = Layout::new(&request.mount_path).view();
+    let view = PathBuf::from(Layout::new(request.mount_path.to_string_lossy()).view());
     let to = below(&request.to, &view);
     let from = std::path::absolute(&request.from).map_err(failed("find", &request.from))?;
     let source = find(&request.root, &request.mount_path, Some(&from))?;

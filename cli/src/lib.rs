@@ -7,6 +7,7 @@ mod access;
 mod bar;
 mod cli;
 mod commands;
+mod completer;
 mod completion;
 mod connection;
 mod duration;
@@ -19,6 +20,7 @@ mod log_stream;
 mod minicluster;
 mod object_format;
 mod output;
+mod random_name;
 mod rank_pod;
 mod signals;
 
@@ -26,8 +28,14 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    match completion::answer() {
+/// The command line.
+pub fn command_line() -> clap::Command {
+    cli::Cli::command()
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    match completer::answer() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => run(),
         Err(error) => {

@@ -1,0 +1,49 @@
+//! `resubmit`: creates a new MiniCluster with the specification of another.
+
+use crate::connection::Connection;
+use crate::minicluster::{NameArgument, name, objects};
+use crate::output::print;
+use crate::random_name::random_name;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use flux_contract::labels::RESUME;
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
+use serde_json::json;
+
+#[derive(Debug, Args)]
+pub(crate) struct Resubmit {
+    #[command(flatten)]
+    old: NameArgument,
+    /// Name of the new MiniCluster [default: that of the old one with another random suffix]
+    #[arg(long = "name", id = "new", value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+}
+
+impl Resubmit {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let old = self.old.target(connection.clone());
+        let found = old.object().await?;
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => random_name(&old.name, &mut getrandom::u32)?,
+        };
+        let mut metadata = ObjectMeta {
+            name: Some(name.clone()),
+            labels: found.metadata.labels,
+            annotations: found.metadata.annotations,
+            ..ObjectMeta::default()
+        };
+        if let Some(annotations) = &mut metadata.annotations {
+            annotations
+                .retain(|key, _| !key.ends_with("last-applied-configuration") && key != RESUME);
+        }
+        let mut spec = found.data["spec"].clone();
+        spec.as_object_mut().and_then(|spec| spec.remove("suspend"));
+        let new = DynamicObject { types: found.types, metadata, data: json!({ "spec": spec }) };
+        let api = objects(&connection, false);
+        let created = api.create(&PostParams::default(), &new).await;
+        created.with_context(|| format!("create the MiniCluster {name}"))?;
+        print(&format!("minicluster/{name}"));
+        Ok(())
+    }
+}

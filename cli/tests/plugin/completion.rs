@@ -1,0 +1,58 @@
+//! Completion for kubectl, which runs the plugin by another name.
+
+use crate::process::{Ended, Process};
+use crate::scene::Scene;
+use serde_json::json;
+use std::path::Path;
+use tokio::process::Command;
+
+/// Runs a program in the directory of the scene, where also its `PATH` is.
+async fn ran(scene: &Scene, program: &Path, words: &[&str]) -> Ended {
+    let mut command = Command::new(program);
+    command.args(words).env("PATH", scene.path("")).current_dir(scene.path(""));
+    Process::start(command).end().await
+}
+
+#[tokio::test]
+async fn kubectl_completes_by_the_installed_program() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Running", "Running", None);
+    for rank in [0, 1] {
+        scene.pod("hello", rank, "a", "running");
+    }
+    let namespace = json!({ "metadata": { "name": "lab" } });
+    scene.endpoint.server.put("/api/v1/namespaces/lab", namespace);
+    scene.file("in.lj", "");
+    let plugin = scene.path("kubectl-flux");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubectl-flux"), &plugin).unwrap();
+    let program = scene.path("kubectl_complete-flux");
+    for _ in 0..2 {
+        let installed = ran(&scene, &plugin, &["completion", "install"]).await;
+        assert_eq!((installed.code, installed.out), (0, format!("{}\n", program.display())));
+    }
+    let kubeconfig = scene.path("kubeconfig");
+    let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    for (line, expected) in [
+        ("status ", "hello\n:4\n"),
+        ("logs hello --rank ", "0\n1\n:4\n"),
+        ("logs hello --rank 0,", "0,0\n0,1\n:4\n"),
+        ("exec hello --rank 1", "1\n:4\n"),
+        ("logs hello --container ", "hello\n:4\n"),
+        ("list --namespace l", "lab\n:4\n"),
+        ("list --context ", "test\n:4\n"),
+        ("cp hel", "hello:\n:6\n"),
+        ("cp in", "in.lj\n:4\n"),
+        ("cp in.lj ./i", "./in.lj\n:4\n"),
+        ("run -f in", ":0\n"),
+        // The simulated API server starts no programs, so it has no jobs.
+        ("cancel hello ", ":4\n"),
+    ] {
+        let words: Vec<&str> = kubeconfig.into_iter().chain(line.split(' ')).collect();
+        let ended = ran(&scene, &program, &words).await;
+        // An option may stand wherever a name may.
+        let values = ended.out.split_inclusive('\n').filter(|it| !it.starts_with("--"));
+        let values: String = values.collect();
+        assert_eq!((ended.code, values.as_str()), (0, expected), "{line}: {}", ended.err);
+    }
+    assert_eq!(scene.endpoint.count("/hello-0-a/exec?"), 1);
+}
