@@ -116,7 +116,7 @@ pub(crate) async fn until(target: &MiniClusterRef, goal: Goal) -> Result<(MiniCl
 }
 
 /// The end of the wait for `goal`, if `cluster` is one.
-fn end(
+pub(crate) fn end(
     target: &MiniClusterRef,
     goal: &Goal,
     cluster: Option<MiniCluster>,

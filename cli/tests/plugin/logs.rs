@@ -122,3 +122,19 @@ async fn containers_and_pods_that_start_later_are_followed() {
     let ended = logs.end().await;
     assert_eq!((ended.code, ended.out.as_str()), (0, "one\ntwo\n"), "{}", ended.err);
 }
+
+/// As `run` deletes the MiniCluster that it has made.
+#[tokio::test]
+async fn followed_logs_end_with_a_deleted_minicluster() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Running", "Running", None);
+    let pod = scene.pod("hello", 0, "a", "running");
+    let logs = scene.start(&["logs", "--follow", "hello"]);
+    scene.endpoint.logs.write(&format!("{pod}/hello"), &[b"line"]);
+    logs.prints("line\n").await;
+    scene.ends(&["delete", "hello"]).await;
+    scene.endpoint.logs.end(&format!("{pod}/hello"));
+    scene.pod("hello", 0, "a", "terminated");
+    let ended = logs.end().await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+}

@@ -2,9 +2,10 @@
 
 use super::read::{Line, Log};
 use crate::commands::status::summary;
-use crate::commands::wait::{Goal, until};
+use crate::commands::wait::{Goal, end};
 use crate::minicluster::{MiniClusterRef, runner_state};
 use anyhow::{Result, ensure};
+use flux_api::crd::MiniCluster;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -19,7 +20,7 @@ const WAITING_LINES: usize = 1000;
 /// Returns the log of a pod, if it is wanted.
 pub(super) type LogOf<'logs> = &'logs dyn Fn(&Pod) -> Result<Option<Log>>;
 
-/// Prints the lines of all pods, also of later ones, until the MiniCluster has ended.
+/// Prints the lines of all pods, also of later ones, until the MiniCluster has ended or is gone.
 pub(super) async fn follow(
     target: &MiniClusterRef,
     log_of: LogOf<'_>,
@@ -60,12 +61,18 @@ impl Readers<'_> {
     async fn until_end(&mut self) -> Result<()> {
         self.start_all().await?;
         let mut pods = pin!(self.target.pod_changes(None));
-        let mut ended = pin!(until(self.target, Goal::End));
+        let target = self.target;
+        // `run` deletes what it has made once that has ended.
+        let has_ended = |cluster: Option<MiniCluster>| match cluster {
+            None => Ok(Some(())),
+            cluster => Ok(end(target, &Goal::End, cluster)?.map(drop)),
+        };
+        let mut ended = pin!(target.until(has_ended));
         loop {
             tokio::select! {
                 // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
                 Some(pod) = pods.next() => pod.map_or(Ok(()), |pod| self.start(&pod))?,
-                end = &mut ended => break drop(end?),
+                end = &mut ended => break end?,
             }
         }
         // The watch of the MiniCluster may be ahead of that of its pods.
