@@ -143,9 +143,10 @@ async fn away() {
 
 /// Other commands that follow the run of this name, which ends with 3.
 async fn beside(trial: &Trial, name: &str) -> Result<[Call; 2]> {
-    let logs = Call::start(trial, "logs", &["logs", "--follow", name])?;
-    logs.prints("line 3").await?;
     let wait = Call::start(trial, "wait", &["wait", name, "--for=end"])?;
+    let logs = Call::start(trial, "logs", &["logs", "--follow", name])?;
+    // By then the other call has connected, too.
+    logs.prints("line 9").await?;
     Ok([logs, wait])
 }
 
