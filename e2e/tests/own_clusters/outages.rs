@@ -19,6 +19,8 @@ const AWAY: Duration = Duration::from_secs(12);
 const LINES: u32 = 40;
 /// Runs at the same time. With four outages they are 20.
 const RUNS: i32 = 5;
+/// The number of the run whose MiniCluster is not deleted.
+const KEPT: i32 = 3;
 
 fn two_nodes() -> Options {
     let nodes = Nodes::Real(vec![ContainerRuntime::Newest]);
@@ -103,7 +105,10 @@ async fn runs(trial: &Trial, outage: &str, cordoned: &str) -> Result<Vec<Call>> 
             "i=1; while test $i -le {LINES}; do echo line $i; i=$((i + 1)); sleep 0.5; done; exit {code}"
         );
         let option = format!("--name={name}");
-        let argv = ["run", "ubuntu:24.04", &option, "--", "sh", "-c", &script];
+        let mut argv = vec!["run", "ubuntu:24.04", &option];
+        // Another command waits for the end of this one.
+        argv.extend((code == KEPT).then_some("--keep"));
+        argv.extend(["--", "sh", "-c", &script]);
         runs.push(Call::start(trial, &name, &argv)?);
     }
     for run in &runs {
@@ -118,14 +123,14 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
     let cluster = trial.own()?;
     for (outage, program) in [("api", "kube-apiserver"), ("kubelet", "kubelet")] {
         let runs = runs(trial, outage, SECOND).await?;
-        let beside = beside(trial, &format!("{outage}-3")).await?;
+        let beside = beside(trial, &format!("{outage}-{KEPT}")).await?;
         cluster.end_program(program)?;
         away().await;
         cluster.start_program(&two_nodes(), program)?;
         whole(runs, beside).await?;
     }
     let halted = runs(trial, "halted", SECOND).await?;
-    let beside = beside(trial, "halted-3").await?;
+    let beside = beside(trial, &format!("halted-{KEPT}")).await?;
     cluster.halt("kube-apiserver")?;
     away().await;
     cluster.resume("kube-apiserver")?;
@@ -141,7 +146,7 @@ async fn away() {
     }
 }
 
-/// Other commands that follow the run of this name, which ends with 3.
+/// Other commands that follow the run of this name.
 async fn beside(trial: &Trial, name: &str) -> Result<[Call; 2]> {
     let wait = Call::start(trial, "wait", &["wait", name, "--for=end"])?;
     let logs = Call::start(trial, "logs", &["logs", "--follow", name])?;
