@@ -95,15 +95,34 @@ fn all_lines() -> String {
     lines.join("\n") + "\n"
 }
 
+/// Prints the lines and ends with `code`.
+fn script(code: i32) -> String {
+    format!(
+        "i=1; while test $i -le {LINES}; do echo line $i; i=$((i + 1)); sleep 0.5; done; exit {code}"
+    )
+}
+
+/// Commands that follow two jobs of the instance `people`, which end with [`KEPT`].
+async fn jobs(trial: &Trial) -> Result<[Call; 2]> {
+    let script = script(KEPT);
+    let job = ["--", "sh", "-c", &script];
+    let submit =
+        Call::start(trial, "submit", &[&["submit", "people", "--watch"], &job[..]].concat())?;
+    let id = trial.plugin_prints(&[&["submit", "people"], &job[..]].concat())?;
+    let attach = Call::start(trial, "attach", &["attach", "people", id.trim()])?;
+    for call in [&submit, &attach] {
+        call.prints("line 3\n").await?;
+    }
+    Ok([submit, attach])
+}
+
 /// Starts runs on the other node than `cordoned`, which end with their numbers.
 async fn runs(trial: &Trial, outage: &str, cordoned: &str) -> Result<Vec<Call>> {
     trial.kubectl(&["cordon", cordoned])?;
     let mut runs = Vec::new();
     for code in 0..RUNS {
         let name = format!("{outage}-{code}");
-        let script = format!(
-            "i=1; while test $i -le {LINES}; do echo line $i; i=$((i + 1)); sleep 0.5; done; exit {code}"
-        );
+        let script = script(code);
         let option = format!("--name={name}");
         let mut argv = vec!["run", "ubuntu:24.04", &option];
         // Another command waits for the end of this one.
@@ -121,6 +140,10 @@ async fn runs(trial: &Trial, outage: &str, cordoned: &str) -> Result<Vec<Call>> 
 /// Each command during three outages has the right code and the whole output; the loss of a node is named.
 async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
     let cluster = trial.own()?;
+    trial.kubectl(&["cordon", SECOND])?;
+    let people = trial.run("people", "size: 1, interactive: true", "").await?;
+    people.running(1).await?;
+    trial.kubectl(&["uncordon", SECOND])?;
     for (outage, program) in [("api", "kube-apiserver"), ("kubelet", "kubelet")] {
         let runs = runs(trial, outage, SECOND).await?;
         let beside = beside(trial, &format!("{outage}-{KEPT}")).await?;
@@ -147,15 +170,22 @@ async fn away() {
 }
 
 /// Other commands that follow the run of this name.
-async fn beside(trial: &Trial, name: &str) -> Result<[Call; 2]> {
+async fn beside(trial: &Trial, name: &str) -> Result<[Call; 4]> {
+    let [submit, attach] = jobs(trial).await?;
     let wait = Call::start(trial, "wait", &["wait", name, "--for=end"])?;
     let logs = Call::start(trial, "logs", &["logs", "--follow", name])?;
     // By then the other call has connected, too.
     logs.prints("line 9").await?;
-    Ok([logs, wait])
+    Ok([logs, wait, submit, attach])
 }
 
-async fn whole(runs: Vec<Call>, [logs, wait]: [Call; 2]) -> Result<()> {
+async fn whole(runs: Vec<Call>, [logs, wait, submit, attach]: [Call; 4]) -> Result<()> {
+    for call in [submit, attach] {
+        let what = call.what.clone();
+        let (code, out, err) = call.end().await?;
+        let is_right = code == Some(KEPT) && lines_of_command(out.lines()) == all_lines();
+        ensure!(is_right, "{what} ended with {code:?}: {out}\n{err}");
+    }
     for (code, run) in runs.into_iter().enumerate() {
         let what = run.what.clone();
         let (found, out, err) = run.end().await?;
