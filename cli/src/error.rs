@@ -1,6 +1,7 @@
 //! Errors, each on one line.
 
 use crate::output::print_stderr;
+use kube::core::Status;
 use kube::runtime::watcher;
 use std::sync::OnceLock;
 
@@ -37,6 +38,13 @@ pub(crate) fn reason(error: &anyhow::Error) -> String {
     let request = error.chain().find_map(|cause| cause.downcast_ref());
     let root = || error.root_cause().to_string();
     request.map_or_else(|| line(error), |request| failure(request, &root()))
+}
+
+/// Whether the same request may succeed later: the API server or the node is away or busy, or the API server has just
+/// started, and does not have all its paths yet. The answer about an object that does not exist has details.
+pub(crate) fn is_temporary(status: &Status) -> bool {
+    let is_of_path = status.code == 404 && status.details.is_none();
+    status.code >= 500 || status.code == 429 || is_of_path
 }
 
 /// Why a request failed.

@@ -1,5 +1,6 @@
 //! Programs in the pods of a MiniCluster, started by exec.
 
+use crate::error::is_temporary;
 use crate::minicluster::MiniClusterRef;
 use crate::output::reader_gone;
 use anyhow::{Context as _, Result};
@@ -191,20 +192,25 @@ pub(crate) async fn share(
 
 /// Whether an error comes from the connection to the program, so that another attempt may succeed.
 pub(crate) fn is_of_connection(error: &anyhow::Error) -> bool {
-    let is_temporary = |code: u16| code == 429 || code >= 500;
     error.chain().any(|cause| {
         if let Some(error) = cause.downcast_ref::<io::Error>() {
             return error.kind() == io::ErrorKind::ConnectionAborted;
         }
         match cause.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => is_temporary(status.code),
+            Some(kube::Error::Api(status)) => is_temporary(status),
             Some(kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))) => {
-                is_temporary(code.as_u16())
+                code.is_server_error()
             }
             Some(_) => true,
             None => false,
         }
     })
+}
+
+/// Whether the API server has refused to run a program.
+pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
+    let is_api = |cause: &kube::Error| matches!(cause, kube::Error::Api(_));
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_api))
 }
 
 /// Parameters of a program without input in the runner.

@@ -1,6 +1,7 @@
 //! Follows the log of a container over broken connections: each new connection continues where the last one ended.
 
 use crate::error;
+use crate::error::is_temporary;
 use crate::minicluster::{MiniClusterRef, runner_state};
 use crate::output::print_stderr;
 use anyhow::{Context as _, Result, bail};
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 /// Time between two connections.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How often the log of an ended container is opened again in vain.
+/// How often a log is opened again in vain whose container has ended, or which the API server refuses.
 const FAILURE_LIMIT: u32 = 20;
 
 /// A line of a log with its newline, and the time at which the node received it. All times have the same format, so
@@ -36,6 +37,8 @@ struct Progress {
     repeated: Option<usize>,
     /// Whether lines between two connections are missing.
     has_gap: bool,
+    /// How many connections have broken since the last new line.
+    failures: u32,
 }
 
 impl Progress {
@@ -72,6 +75,7 @@ impl Progress {
         } else if time == self.last {
             self.lines_of_last += 1;
         }
+        self.failures = 0;
         Some(Line { time, text: text.to_vec() })
     }
 }
@@ -107,13 +111,21 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
 ) -> Result<Ending> {
     let api = target.connection.api::<Pod>();
     let mut parameters = LogParams { timestamps: true, ..parameters };
-    let (mut progress, mut has_ended, mut failures) = (Progress::default(), !parameters.follow, 0);
+    let (mut progress, mut has_ended, mut was_open) =
+        (Progress::default(), !parameters.follow, false);
     loop {
         let read = match api.log_stream(&pod, &parameters).await {
-            Ok(log) => read(log, &mut progress, has_ended, &mut take).await,
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ending::PodGone),
-            // The API server has refused the request and would refuse it again.
-            Err(error) if is_final(&error) => {
+            Ok(log) => {
+                was_open = true;
+                read(log, &mut progress, has_ended, &mut take).await
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 && !is_temporary(&status) => {
+                return Ok(Ending::PodGone);
+            }
+            // An API server that has just started may refuse what it allowed before.
+            Err(error)
+                if is_refusal(&error) && (!was_open || progress.failures >= FAILURE_LIMIT) =>
+            {
                 return Err(error).with_context(|| format!("follow the log of {pod}"));
             }
             Err(error) => Read::Broken(error::line(&error.into())),
@@ -122,10 +134,10 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
             Read::Unwanted => return Ok(Ending::Unwanted),
             Read::End if has_ended => return Ok(Ending::Whole),
             // The log of an ended container has no new lines to wait for.
-            Read::Broken(error) if has_ended && failures >= FAILURE_LIMIT => {
+            Read::Broken(error) if has_ended && progress.failures >= FAILURE_LIMIT => {
                 bail!("read the rest of the log of {pod}: {error}");
             }
-            Read::Broken(_) => failures += 1,
+            Read::Broken(_) => progress.failures += 1,
             Read::End => {}
         }
         match api.get_opt(&pod).await {
@@ -135,7 +147,7 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
             Ok(Some(found)) => has_ended = is_over(&found, &parameters),
             Err(_) => {}
         }
-        if !has_ended || failures > 0 {
+        if !has_ended || progress.failures > 0 {
             sleep(PAUSE).await;
         }
         progress.reopen();
@@ -146,9 +158,9 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     }
 }
 
-/// Whether the API server would refuse the same request again: not when it, or the node, is away or busy.
-fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code < 500 && status.code != 429)
+/// Whether the API server would refuse the same request again.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if !is_temporary(status))
 }
 
 fn is_over(pod: &Pod, parameters: &LogParams) -> bool {

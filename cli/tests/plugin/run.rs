@@ -58,6 +58,7 @@ async fn a_broken_log_is_reopened_where_it_ended() {
         Reaction::SilentAfter(1),
         Reaction::Refuse(500),
         Reaction::Refuse(503),
+        Reaction::Refuse(404),
         Reaction::Hang,
     ] {
         let scene = Scene::new().await;

@@ -1,6 +1,7 @@
 //! Answers of an API server to requests that it refuses.
 
 use kube::core::Status;
+use serde_json::json;
 
 /// The answer; its code is that of HTTP.
 pub type Refusal = Box<Status>;
@@ -26,7 +27,9 @@ pub(crate) fn conflict(field: &str) -> Refusal {
 }
 
 pub(crate) fn not_found() -> Refusal {
-    refused(404, "not found")
+    let mut status = refused(404, "not found");
+    status.details = serde_json::from_value(json!({ "name": "it", "kind": "object" })).unwrap();
+    status
 }
 
 /// Nobody may change `field` any more.
