@@ -119,9 +119,6 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
                 was_open = true;
                 read(log, &mut progress, has_ended, &mut take).await
             }
-            Err(kube::Error::Api(status)) if status.code == 404 && !is_temporary(&status) => {
-                return Ok(Ending::PodGone);
-            }
             // An API server that has just started may refuse what it allowed before.
             Err(error)
                 if is_refusal(&error) && (!was_open || progress.failures >= FAILURE_LIMIT) =>
@@ -158,9 +155,10 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     }
 }
 
-/// Whether the API server would refuse the same request again.
+/// Whether the API server would refuse the same request again. A kubelet that has just started does not find the logs of
+/// its pods.
 fn is_refusal(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if !is_temporary(status))
+    matches!(error, kube::Error::Api(status) if !is_temporary(status) && status.code != 404)
 }
 
 fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
