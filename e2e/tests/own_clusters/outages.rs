@@ -3,6 +3,7 @@
 use super::kubectl;
 use crate::prelude::*;
 use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Nodes, Options};
+use flux_contract::Exit;
 use std::fs::File;
 use std::process::{Child, ExitStatus};
 use std::time::Instant;
@@ -213,7 +214,9 @@ async fn lost_node(trial: &Trial) -> Result<()> {
     for run in runs {
         let what = run.what.clone();
         let (code, out, err) = run.end().await?;
-        if code != Some(125) || !all_lines().starts_with(&out) || !err.contains("LeadLost") {
+        let has_code = code == Some(i32::from(Exit::LeadLost.code()));
+        let begins = all_lines().starts_with(&lines_of_command(out.lines()));
+        if !has_code || !begins || !err.contains("LeadLost") {
             faults.push(format!("{what} ended with {code:?}: {out}\n{err}"));
         }
     }
