@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     /// A client without a read timeout, for programs and ports of pods.
     pub sessions: Client,
     pub namespace: String,
+    /// Whether the command line names the namespace.
+    pub has_namespace: bool,
     /// How long a request waits for data.
     read_timeout: Duration,
     /// The newest MiniCluster, if the command line names it.
@@ -85,6 +87,7 @@ impl Connection {
             client: client.context(making)?,
             sessions: sessions.context(making)?,
             namespace,
+            has_namespace: arguments.namespace.is_some(),
             read_timeout,
             last: None,
         };

@@ -84,6 +84,8 @@ impl Progress {
 enum Read {
     /// The API server has ended it.
     End,
+    /// The API server has ended it in a line.
+    InLine,
     /// It broke or timed out, for this reason.
     Broken(String),
     /// `take` wants no more lines.
@@ -135,7 +137,7 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
                 bail!("read the rest of the log of {pod}: {error}");
             }
             Read::Broken(_) => progress.failures += 1,
-            Read::End => {}
+            Read::End | Read::InLine => {}
         }
         match api.get_opt(&pod).await {
             Ok(None) if matches!(read, Read::End) => return Ok(Ending::Whole),
@@ -181,7 +183,7 @@ async fn read<Taken: Future<Output = bool>>(
             Err(error) => return Read::Broken(error.to_string()),
             Ok(0) => return Read::End,
             // The next connection sends the whole line.
-            Ok(_) if !is_whole && !line.ends_with(b"\n") => return Read::End,
+            Ok(_) if !is_whole && !line.ends_with(b"\n") => return Read::InLine,
             Ok(_) => {}
         }
         let Some(line) = progress.line(&line) else { continue };

@@ -282,10 +282,16 @@ pub(crate) async fn each<T>(items: Vec<T>, act: impl AsyncFn(T) -> Result<()>) -
     }
 }
 
-/// Returns the error of a watch that cannot begin. The watcher itself retries after later errors: then this is `None`.
+/// Returns the error of a watch that cannot begin. The watcher itself retries after later errors, and where the API server
+/// is busy or starts: then this is `None`.
 pub(crate) fn checked<T>(event: watcher::Result<T>) -> Result<Option<T>> {
     match event {
         Ok(event) => Ok(Some(event)),
+        Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+            if status.code >= 500 || status.code == 429 =>
+        {
+            Ok(None)
+        }
         Err(watcher::Error::InitialListFailed(error)) => Err(error).context("watch the run"),
         Err(_) => Ok(None),
     }

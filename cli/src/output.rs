@@ -1,6 +1,7 @@
 //! Output: tables and lines for people, objects for scripts. Without a terminal, or with `NO_COLOR`, there are no
 //! colours.
 
+use crate::exit::FAILED;
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -77,12 +78,15 @@ pub(crate) fn print_line(label: &str, line: &[u8]) {
 }
 
 /// Ends this process if the reader of its standard output has gone, as SIGPIPE ends other programs. This is no failure:
-/// `head` has read as much as it needs.
+/// `head` has read as much as it needs. Another error, as of a full disk, is one.
 #[expect(clippy::exit, reason = "nothing that this process could still do reaches anybody")]
 fn end_without_reader(written: io::Result<()>) {
-    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+    let Err(error) = written else { return };
+    if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
+    print_stderr(&format!("kubectl flux: write to the standard output: {error}"));
+    std::process::exit(FAILED.into());
 }
 
 /// Waits until the reader of the standard output has gone. Where the system does not tell, this never returns.

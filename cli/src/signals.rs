@@ -1,12 +1,15 @@
 //! The signals that ask a program to end: SIGINT, SIGTERM and SIGHUP.
 
+use crate::exit::INTERRUPTED;
 use anyhow::{Context as _, Result};
+#[cfg(unix)]
+use futures::future::{pending, select_all};
 
 /// The signals that this process receives, in place of their default action, which ends it.
 pub(crate) struct Signals(Inner);
 
 #[cfg(unix)]
-type Inner = [(u8, tokio::signal::unix::Signal); 3];
+type Inner = Vec<(u8, tokio::signal::unix::Signal)>;
 #[cfg(windows)]
 type Inner = tokio::signal::windows::CtrlC;
 
@@ -15,13 +18,13 @@ impl Signals {
     #[cfg(unix)]
     pub(crate) fn catch() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let [int, term, hup] = [
-            (2, SignalKind::interrupt()),
-            (15, SignalKind::terminate()),
-            (1, SignalKind::hangup()),
-        ]
-        .map(|(number, kind)| anyhow::Ok((128 + number, signal(kind).context("catch signals")?)));
-        Ok(Self([int?, term?, hup?]))
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let caught = kinds.into_iter().filter(|kind| !is_ignored(kind.as_raw_value()));
+        let caught = caught.map(|kind| {
+            let code = u8::try_from(128 + kind.as_raw_value()).unwrap_or(INTERRUPTED);
+            Ok((code, signal(kind).context("catch signals")?))
+        });
+        caught.collect::<Result<_>>().map(Self)
     }
 
     /// Catches Ctrl-C until the process ends.
@@ -33,18 +36,33 @@ impl Signals {
     /// Waits for a signal, and returns the exit code of shells after it: 128 and its number.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) -> u8 {
-        let [(a, int), (b, term), (c, hup)] = &mut self.0;
-        tokio::select! {
-            _ = int.recv() => *a,
-            _ = term.recv() => *b,
-            _ = hup.recv() => *c,
+        let received = self.0.iter_mut().map(|(code, signal)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *code
+            })
+        });
+        let received: Vec<_> = received.collect();
+        if received.is_empty() {
+            return pending().await;
         }
+        select_all(received).await.0
     }
 
     /// Waits for Ctrl-C, and returns the exit code of shells after it.
     #[cfg(windows)]
     pub(crate) async fn next(&mut self) -> u8 {
         self.0.recv().await;
-        crate::exit::INTERRUPTED
+        INTERRUPTED
     }
+}
+
+/// Whether this process was started with that signal ignored, as `nohup` and shells do for programs that outlive them. Only
+/// Linux shows that (proc_pid_status(5)).
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

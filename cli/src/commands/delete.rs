@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::duration::duration;
 use crate::minicluster::{MiniClusterRef, each, name, objects, targets};
 use crate::output::{DryRun, print, print_stderr};
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
@@ -160,6 +160,11 @@ fn in_file(connection: &Connection, file: &Path) -> Result<Vec<MiniClusterRef>> 
         let name = name(text("name").unwrap_or_default()).map_err(|error| anyhow!(error))?;
         let mut connection = connection.clone();
         if let Some(namespace) = text("namespace") {
+            let is_other = connection.has_namespace && connection.namespace != namespace;
+            ensure!(
+                !is_other,
+                "{name} is in the namespace {namespace}: use --namespace {namespace}"
+            );
             namespace.clone_into(&mut connection.namespace);
         }
         Ok(MiniClusterRef::new(connection, &name))

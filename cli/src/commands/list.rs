@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::error::print_error;
 use crate::minicluster::{name, objects, targets};
 use crate::object_format::{ObjectFormat, Path};
-use crate::output::{age, coloured, print, print_stderr, table};
+use crate::output::{age, coloured, print, print_stderr, reader_gone, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -86,7 +86,10 @@ impl List {
             print_stderr(&format!("no MiniClusters found in {namespace} namespace"));
         }
         if self.watch {
-            self.follow(&connection, found).await?;
+            tokio::select! {
+                followed = self.follow(&connection, found) => followed?,
+                () = reader_gone() => {}
+            }
         }
         Ok(code)
     }

@@ -1,7 +1,7 @@
 //! `resubmit`: creates a new MiniCluster with the specification of another.
 
 use crate::connection::Connection;
-use crate::minicluster::{NameArgument, name, objects};
+use crate::minicluster::{MiniClusterRef, NameArgument, name, objects};
 use crate::output::print;
 use crate::random_name::random_name;
 use anyhow::{Context as _, Result};
@@ -43,7 +43,7 @@ impl Resubmit {
         let api = objects(&connection, false);
         let created = api.create(&PostParams::default(), &new).await;
         created.with_context(|| format!("create the MiniCluster {name}"))?;
-        print(&format!("minicluster/{name}"));
+        print(&MiniClusterRef::new(connection, &name).full_name());
         Ok(())
     }
 }

@@ -26,6 +26,11 @@ use serde_json::Value;
 use specification::RunSpec;
 use std::future::ready;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Time between two attempts to delete.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -46,8 +51,19 @@ pub(crate) struct Run {
 struct Outcome {
     /// The exit code of the command, or why there is none.
     code: Result<u8>,
-    /// Why a part of the output is missing.
-    missing: Option<String>,
+    /// Why the MiniCluster is not deleted, and what to do.
+    kept: Option<String>,
+}
+
+impl Outcome {
+    /// The end of the run is not known.
+    fn unknown(error: anyhow::Error, name: &str) -> Self {
+        let kept = format!(
+            "{name} is not deleted and may run: `kubectl flux logs --follow {name}` prints its output, \
+             `kubectl flux delete {name}` ends it"
+        );
+        Self { code: Err(error), kept: Some(kept) }
+    }
 }
 
 impl Run {
@@ -56,7 +72,7 @@ impl Run {
         connect: impl AsyncFnOnce() -> Result<Connection>,
     ) -> Result<ExitCode> {
         let mut made = self.spec.minicluster(&mut getrandom::u32)?;
-        if !self.keep && !self.detach {
+        if !self.keep && !self.detach && self.checker.is_none() {
             made.limit_leftovers();
         }
         made.check()?;
@@ -103,14 +119,20 @@ impl Run {
         let name = &target.name;
         let work = async {
             if self.spec.interactive {
-                Outcome { code: Box::pin(self.interact(target)).await, missing: None }
+                Box::pin(self.session(target)).await
             } else {
                 Box::pin(self.follow(target)).await
             }
         };
         let stop = async {
             print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
-            begin_deletion(target).await
+            // A second signal ends this.
+            loop {
+                match begin_deletion(target).await {
+                    Err(error) if exec::is_of_connection(&error) => sleep(PAUSE).await,
+                    deleted => break deleted,
+                }
+            }
         };
         let outcome = match guarded(signals, work, stop).await {
             Guarded::Done(outcome, None) => outcome,
@@ -129,11 +151,8 @@ impl Run {
                 return Ok(code);
             }
         };
-        if let Some(missing) = &outcome.missing {
-            print_stderr(&format!(
-                "output is missing: {missing}; {name} is kept: read it with `kubectl flux logs {name}`, then \
-                 `kubectl flux delete {name}`"
-            ));
+        if let Some(kept) = &outcome.kept {
+            print_stderr(kept);
         } else if !self.keep {
             tokio::select! {
                 () = delete(target, self.spec.interactive) => {}
@@ -151,9 +170,9 @@ impl Run {
             Ok(End::Run(cluster, missing)) => (cluster, missing),
             Ok(End::Gone) => {
                 let code = Err(anyhow::anyhow!("somebody else deleted {}", target.name));
-                return Outcome { code, missing: None };
+                return Outcome { code, kept: None };
             }
-            Err(error) => return Outcome { code: Err(error), missing: None },
+            Err(error) => return Outcome::unknown(error, &target.name),
         };
         let code = code(&cluster);
         let is_of_command = is_of_command(&cluster);
@@ -166,8 +185,29 @@ impl Run {
             print_stderr(&format!("kubectl flux: {}", summary(&cluster)));
         }
         // The output of a run that never began is empty.
-        let missing = missing.filter(|_| is_of_command);
-        Outcome { code: code.with_context(|| format!("{} did not run", target.name)), missing }
+        let name = &target.name;
+        let kept = missing.filter(|_| is_of_command).map(|missing| {
+            format!(
+                "output is missing: {missing}; {name} is kept for {}: read it with `kubectl flux logs {name}`, then \
+                 `kubectl flux delete {name}`",
+                if self.keep { "you" } else { "an hour" }
+            )
+        });
+        Outcome { code: code.with_context(|| format!("{name} did not run")), kept }
+    }
+
+    /// Runs a shell, or the command, in a new instance, which outlives a connection that breaks.
+    async fn session(&self, target: &MiniClusterRef) -> Outcome {
+        let code = self.interact(target).await;
+        let is_cut = code.as_ref().is_err_and(exec::is_of_connection);
+        let name = &target.name;
+        let kept = is_cut.then(|| {
+            format!(
+                "{name} is not deleted: `kubectl flux shell {name}` enters it again, `kubectl flux delete {name}` ends it; \
+                 it ends by itself when it has not been used for its idle limit"
+            )
+        });
+        Outcome { code, kept }
     }
 
     /// Runs a shell, or the command, in the lead of a ready instance.

@@ -2,6 +2,7 @@
 
 use crate::bar::cells;
 use crate::connection::Connection;
+use crate::exec::is_of_connection;
 use crate::minicluster::{MiniClusterRef, NamesArgument, checked, each, runner, targets};
 use crate::object_format::ObjectFormat;
 use crate::output::{age, bold, coloured, paint, print, table};
@@ -50,7 +51,12 @@ impl Status {
         while let Some(change) = changes.next().await {
             let Some(cluster) = checked(change)? else { continue };
             let cluster = cluster.ok_or_else(|| target.absent())?;
-            print(&page(&cluster, &target.pods().await?, Timestamp::now()));
+            let pods = match target.pods().await {
+                // The next change comes when the API server is there again.
+                Err(error) if self.watch && is_of_connection(&error) => continue,
+                pods => pods?,
+            };
+            print(&page(&cluster, &pods, Timestamp::now()));
             if !self.watch || cluster.status.is_some_and(|status| status.is_over()) {
                 break;
             }

@@ -72,7 +72,8 @@ async fn operators(connect: impl AsyncFnOnce() -> Result<Connection>) -> Result<
         let namespace = deployment.namespace().unwrap_or_default();
         let pod = deployment.spec.template.spec.unwrap_or_default();
         let image = pod.containers.into_iter().find_map(|it| it.image).unwrap_or_default();
-        let tag = image.rsplit('/').next().and_then(|name| name.split(['@', ':']).nth(1));
+        let name = image.split('@').next().and_then(|image| image.rsplit('/').next());
+        let tag = name.and_then(|name| name.split(':').nth(1));
         Operator { namespace, version: tag.unwrap_or("of an unknown version").to_owned() }
     });
     Ok(operators.collect())
@@ -80,7 +81,10 @@ async fn operators(connect: impl AsyncFnOnce() -> Result<Connection>) -> Result<
 
 /// What does not fit.
 fn remark(operators: &[Operator]) -> Option<String> {
-    let other = operators.iter().find(|it| minor(&it.version) != minor(PLUGIN));
+    let is_known =
+        |it: &&Operator| it.version.trim_start_matches('v').starts_with(char::is_numeric);
+    let mut known = operators.iter().filter(is_known);
+    let other = known.find(|it| minor(&it.version) != minor(PLUGIN));
     if operators.is_empty() {
         return Some(format!("no operator is installed: no Deployment has the labels {LABELS}"));
     }

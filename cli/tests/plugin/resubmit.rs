@@ -15,7 +15,8 @@ async fn a_resubmission_has_the_specification_of_the_old() {
     });
     let ended = scene.ends(&["resubmit", "hello-x7k2p"]).await;
     assert_eq!(ended.code, 0, "{}", ended.err);
-    let name = ended.out.trim_end().strip_prefix("minicluster/").unwrap().to_owned();
+    let name =
+        ended.out.trim_end().strip_prefix("minicluster.flux-framework.org/").unwrap().to_owned();
     assert!(name.starts_with("hello-") && name.len() == 11 && name != "hello-x7k2p", "{name}");
     let new = scene.get(&name).unwrap();
     assert_eq!(new["metadata"]["labels"], json!({ "team": "a" }));
@@ -24,7 +25,12 @@ async fn a_resubmission_has_the_specification_of_the_old() {
     assert_eq!(new["spec"]["fieldOfANewerOperator"], 1);
     assert_eq!(new["spec"]["containers"][0]["command"], "true");
     let named = scene.ends(&["resubmit", &name, "--name=again"]).await;
-    assert_eq!((named.code, named.out.as_str()), (0, "minicluster/again\n"), "{}", named.err);
+    assert_eq!(
+        (named.code, named.out.as_str()),
+        (0, "minicluster.flux-framework.org/again\n"),
+        "{}",
+        named.err
+    );
     let absent = scene.ends(&["resubmit", "nosuch"]).await;
     assert!(absent.code == 1 && absent.err.contains("there is no MiniCluster"), "{}", absent.err);
 }

@@ -258,7 +258,7 @@ async fn files_are_strict_and_get_no_defaults() {
     let printed = scene.ends(&["run", "-f", &file, "--dry-run"]).await;
     assert!(printed.out.contains(&format!("name: {}-", &long[..46])), "{}", printed.out);
     assert!(!printed.out.contains("generateName") && !printed.out.contains("deadlineSeconds"));
-    assert!(printed.out.contains("ttlSecondsAfterFinished: 3600"), "{}", printed.out);
+    assert!(!printed.out.contains("ttlSeconds"), "it is for kubectl apply: {}", printed.out);
 }
 
 #[tokio::test]
@@ -267,4 +267,70 @@ async fn a_dry_run_of_the_server_stores_nothing() {
     let ended = scene.ends(&["run", "ubuntu", "--dry-run=server", "--", "true"]).await;
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert_eq!(scene.endpoint.count("dryRun=All"), 1);
+}
+
+/// A watch that has to begin again meets an API server that starts.
+#[tokio::test]
+async fn a_refused_list_ends_no_run() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("/miniclusters?", 1, Reaction::Refuse(500));
+    let run = running(&scene, &[]).await;
+    run.reports("hello: Running").await;
+    scene.endpoint.react("watch=true", 2, Reaction::Refuse(410));
+    for list in ["/pods?", "/miniclusters?"] {
+        scene.endpoint.react(list, 1, Reaction::Refuse(500));
+    }
+    scene.endpoint.break_connections();
+    end(&scene, 3);
+    expect(&run.end().await, 3, "");
+}
+
+#[tokio::test]
+async fn a_run_whose_end_is_unknown_is_not_deleted() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("GET /apis/flux-framework.org", usize::MAX, Reaction::Refuse(403));
+    let ended = scene.ends(&["run", "ubuntu", "--", "true"]).await;
+    expect(&ended, 125, "");
+    assert!(ended.err.contains("is not deleted and may run"), "{}", ended.err);
+    assert_eq!(scene.endpoint.count("DELETE "), 0);
+}
+
+#[tokio::test]
+async fn ignored_signals_stop_no_run() {
+    let scene = Scene::new().await;
+    let run = ["run", "ubuntu", "--name=hello", "--", "true"];
+    let run = scene.start_by("trap '' HUP; exec \"$0\" \"$@\"", &run);
+    scene.endpoint.await_requests("GET ", 3).await;
+    scene.minicluster("hello", "Running", "Running", None);
+    run.reports("hello: Running").await;
+    run.signal(Signal::SIGHUP);
+    scene.pod("hello", 0, "a", "running");
+    end(&scene, 0);
+    expect(&run.end().await, 0, "");
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_written_is_kept() {
+    let scene = Scene::new().await;
+    scene.endpoint.logs.write(LOG, &[b"lost"]);
+    let run = ["run", "ubuntu", "--name=hello", "--", "true"];
+    let run = scene.start_by("exec \"$0\" \"$@\" >/dev/full", &run);
+    scene.endpoint.await_requests("GET ", 3).await;
+    end(&scene, 0);
+    let ended = run.end().await;
+    expect(&ended, 0, "");
+    assert!(ended.err.contains("write to the standard output"), "{}", ended.err);
+    assert!(scene.get("hello").is_some());
+}
+
+/// The connection of the shell breaks.
+#[tokio::test]
+async fn an_interactive_instance_outlives_its_connection() {
+    let scene = Scene::new().await;
+    scene.endpoint.react("/exec?", 1, Reaction::Refuse(500));
+    let run = running(&scene, &["--interactive"]).await;
+    let ended = run.end().await;
+    expect(&ended, 125, "");
+    assert!(ended.err.contains("`kubectl flux shell hello` enters it again"), "{}", ended.err);
+    assert_eq!(scene.endpoint.count("DELETE "), 0);
 }

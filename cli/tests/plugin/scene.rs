@@ -117,6 +117,14 @@ impl Scene {
         command
     }
 
+    /// The same from a script, which has to run `"$0" "$@"`.
+    pub(crate) fn start_by(&self, script: &str, arguments: &[&str]) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_kubectl-flux"), "--kubeconfig"]);
+        command.arg(self.directory.path().join("kubeconfig")).args(arguments);
+        Process::start(command)
+    }
+
     /// Runs `kubectl flux` with these arguments to its end.
     pub(crate) async fn ends(&self, arguments: &[&str]) -> Ended {
         self.start(arguments).end().await

@@ -7,7 +7,8 @@ use serde_json::Value;
 /// What is written in place of a secret.
 const LEFT_OUT: &str = "left out";
 /// Parts of names of variables whose values may be secret.
-const SECRET_NAMES: [&str; 7] = ["TOKEN", "SECRET", "PASS", "CREDENTIAL", "KEY", "AUTH", "COOKIE"];
+const SECRET_NAMES: [&str; 10] =
+    ["TOKEN", "SECRET", "PASS", "CREDENTIAL", "KEY", "AUTH", "COOKIE", "_PWD", "DSN", "PRIVATE"];
 
 /// Leaves out the values of a Secret, variables whose names or values look secret, the CURVE certificate, and the copies
 /// of the object in its metadata.
@@ -46,7 +47,7 @@ fn walk(value: &mut Value) {
 fn hide(name: &str, value: &mut String) {
     let name = name.to_ascii_uppercase();
     // An address may have a password.
-    let has_password = value.contains("://") && value.contains('@');
+    let has_password = value.split_once('@').is_some_and(|(user, _)| user.contains(':'));
     if has_password || SECRET_NAMES.iter().any(|part| name.contains(part)) {
         LEFT_OUT.clone_into(value);
     }

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::api::LogParams;
 use std::collections::HashSet;
 use std::future::ready;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,7 +107,8 @@ pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> 
                 None => {}
             },
             Some(change) = leads.next() => {
-                let Some(pod) = checked(change)? else { continue };
+                // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
+                let Ok(pod) = change else { continue };
                 if output.add(&pod, &target.name) {
                     progress.clear();
                 }
@@ -189,11 +190,19 @@ async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>)
     let container = Some(target.name.clone());
     let parameters = LogParams { container, follow: true, ..LogParams::default() };
     let mut output = std::io::stdout();
-    let print = move |line: log_stream::Line| {
+    let mut failure = None;
+    let print = |line: log_stream::Line| {
         lines.fetch_add(1, Ordering::Relaxed);
-        ready(output.write_all(&line.text).and_then(|()| output.flush()).is_ok())
+        let written = output.write_all(&line.text).and_then(|()| output.flush());
+        failure = written.err();
+        ready(failure.is_none())
     };
-    match log_stream::follow(target.clone(), pod.clone(), parameters, print).await {
+    let ending = log_stream::follow(target.clone(), pod.clone(), parameters, print).await;
+    // A reader that has gone, such as `head`, has what it wanted.
+    if let Some(error) = failure.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        return Some(format!("write to the standard output: {error}"));
+    }
+    match ending {
         Ok(Ending::Whole | Ending::Unwanted) => None,
         Ok(Ending::PodGone) => Some(format!("the pod {pod} is gone")),
         Err(error) => Some(line(&error)),
