@@ -58,7 +58,7 @@ impl Signals {
 }
 
 /// Whether this process was started with that signal ignored, as `nohup` and shells do for programs that outlive them. Only
-/// Linux shows that (proc_pid_status(5)).
+/// Linux shows that (`proc_pid_status(5)`).
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
