@@ -1,4 +1,4 @@
-//! Ends an interactive instance that nobody uses (`spec.idleDeadlineSeconds`).
+//! Ends an interactive instance that has had no job and no session for a while (`spec.idleDeadlineSeconds`).
 //!
 //! It is in use while it has a job that has not ended, or a session: a program that `flux-agent connect` has become, as
 //! `kubectl flux shell` and `run --interactive` start them in the lead. Sessions and the processes that they leave hold a
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Time between two looks.
+/// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file that sessions lock.
@@ -99,7 +99,7 @@ mod tests {
         std::fs::create_dir_all(layout.private_directory()).unwrap();
         let file = File::create(lock_file(&layout)).unwrap();
         assert!(!has_sessions(&file).unwrap());
-        assert!(!has_sessions(&file).unwrap(), "a look leaves no lock");
+        assert!(!has_sessions(&file).unwrap(), "a check leaves no lock");
         begin_session(Path::new("/"), &layout).unwrap();
         assert!(has_sessions(&file).unwrap());
     }

@@ -190,7 +190,7 @@ impl Run {
             format!(
                 "output is missing: {missing}; {name} is kept for {}: read it with `kubectl flux logs {name}`, then \
                  `kubectl flux delete {name}`",
-                if self.keep { "you" } else { "an hour" }
+                if self.keep { "later" } else { "an hour" }
             )
         });
         Outcome { code: code.with_context(|| format!("{name} did not run")), kept }
