@@ -4,6 +4,7 @@ use super::Trial;
 use crate::product::binaries;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// What a call has printed.
@@ -21,6 +22,18 @@ impl Trial {
         let mut command = self.program(&binaries::plugin()?);
         command.args(["--namespace", self.namespace()]).args(words);
         Ok(command)
+    }
+
+    /// The same on a terminal of 100 columns, which util-linux' script(1) makes.
+    pub fn plugin_on_terminal(&self, words: &[&str]) -> Result<Command> {
+        let plugin = self.plugin(words)?;
+        let line = [plugin.get_program()].into_iter().chain(plugin.get_args());
+        let line: Vec<&str> =
+            line.map(|word| word.to_str()).collect::<Option<_>>().context("not UTF-8")?;
+        let line = format!("stty rows 40 cols 100; exec {}", shlex::try_join(line)?);
+        let mut script = self.program(Path::new("script"));
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        Ok(script)
     }
 
     /// Calls it, and fails unless it ends with `code`.

@@ -5,7 +5,8 @@ use crate::prelude::*;
 use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Nodes, Options};
 use flux_contract::Exit;
 use std::fs::File;
-use std::process::{Child, ExitStatus};
+use std::io::Write as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
@@ -51,9 +52,12 @@ struct Call {
 
 impl Call {
     fn start(trial: &Trial, what: &str, argv: &[&str]) -> Result<Self> {
+        Self::of(what, trial.plugin(argv)?, Stdio::null())
+    }
+
+    fn of(what: &str, mut command: Command, input: Stdio) -> Result<Self> {
         let files = TempDir::new()?;
-        let mut command = trial.plugin(argv)?;
-        command.stdin(std::process::Stdio::null());
+        command.stdin(input);
         command.stdout(File::create(files.path().join("out"))?);
         command.stderr(File::create(files.path().join("err"))?);
         let child = command.spawn().with_context(|| format!("start {what}"))?;
@@ -145,6 +149,8 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
     let people = trial.run("people", "size: 1, interactive: true", "").await?;
     people.running(1).await?;
     trial.kubectl(&["uncordon", SECOND])?;
+    let top = trial.plugin_on_terminal(&["top", "people"])?;
+    let mut top = Call::of("top", top, Stdio::piped())?;
     for (outage, program) in [("api", "kube-apiserver"), ("kubelet", "kubelet")] {
         let runs = runs(trial, outage, SECOND).await?;
         let beside = beside(trial, &format!("{outage}-{KEPT}")).await?;
@@ -152,6 +158,7 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
         away().await;
         cluster.start_program(&two_nodes(), program)?;
         whole(runs, beside).await?;
+        is_current(trial, &top, outage).await?;
     }
     let halted = runs(trial, "halted", SECOND).await?;
     let beside = beside(trial, &format!("halted-{KEPT}")).await?;
@@ -159,7 +166,23 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
     away().await;
     cluster.resume("kube-apiserver")?;
     whole(halted, beside).await?;
+    is_current(trial, &top, "halted").await?;
+    top.child.stdin.take().context("no keyboard")?.write_all(b"q")?;
+    let (code, screen, _) = top.end().await?;
+    ensure!(code == Some(0), "top ended with {code:?}: {screen}");
     lost_node(trial).await
+}
+
+/// Waits until the screen of `top` shows a job that is submitted after an `outage`.
+async fn is_current(trial: &Trial, top: &Call, outage: &str) -> Result<()> {
+    // The terminal gets only cells that change: no other job has one of these letters at the same place.
+    let name = outage.to_uppercase().repeat(2);
+    let option = format!("--job-name={name}");
+    trial.plugin_prints(&["flux", "people", "--", "submit", &option, "sleep", "600"])?;
+    top.prints(&name).await?;
+    // Its core is for the next jobs.
+    trial.plugin_prints(&["flux", "people", "--", "cancel", "--all"])?;
+    Ok(())
 }
 
 /// Lets the time of an outage pass. There is no condition to wait for: what is tested is that nothing happens.

@@ -1,4 +1,4 @@
-//! `kubectl flux` on a terminal, which util-linux' script(1) makes.
+//! `kubectl flux` on a terminal.
 
 use crate::prelude::*;
 use std::io::{Read as _, Write as _};
@@ -7,21 +7,17 @@ use std::process::Stdio;
 /// Seconds after which coreutils' timeout(1) ends the plugin.
 const LIMIT: &str = "180";
 
-/// Runs the plugin on a terminal of 100 columns. Each of `steps` is a text to wait for on the screen, and a text to type
+/// Runs the plugin on a terminal. Each of `steps` is a text to wait for on the screen, and a text to type
 /// then. Returns the exit code and everything that was on the screen.
 fn on_terminal(
     trial: &Trial,
     words: &[&str],
     mut steps: &[(&str, &str)],
 ) -> Result<(Option<i32>, String)> {
-    let plugin = trial.plugin(words)?;
-    let line = [plugin.get_program()].into_iter().chain(plugin.get_args());
-    let line: Vec<&str> =
-        line.map(|word| word.to_str()).collect::<Option<_>>().context("not UTF-8")?;
-    let line = format!("stty rows 40 cols 100; exec {}", shlex::try_join(line)?);
-    let mut script = trial.program(Path::new("timeout"));
-    script.args([LIMIT, "script", "--quiet", "--return", "--command", &line, "/dev/null"]);
-    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let terminal = trial.plugin_on_terminal(words)?;
+    let mut limited = trial.program(Path::new("timeout"));
+    limited.arg(LIMIT).arg(terminal.get_program()).args(terminal.get_args());
+    let mut script = limited.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut keyboard = script.stdin.take().context("no input")?;
     let mut output = script.stdout.take().context("no output")?;
     let (mut screen, mut seen, mut buffer) = (String::new(), 0, [0; 4096]);
