@@ -9,6 +9,8 @@ mod pod;
 mod state;
 mod table;
 
+pub(crate) use pod::PodCase;
+
 use case::Conclusion;
 use table::{DECISIONS, RESULT, STATES, Table};
 

@@ -1,6 +1,8 @@
 //! Reads the live objects of a MiniCluster.
 
 pub(super) mod cached_client;
+#[cfg(test)]
+mod cases;
 pub(super) mod demand;
 pub(super) mod foreign;
 pub(super) mod gang;

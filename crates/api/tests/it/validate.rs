@@ -1,8 +1,8 @@
 //! Tables of refused specifications and of what accepted ones become, and tests of what a table cannot show.
 
 use crate::support::{LEAD, built, cluster, documents, faults};
-use flux_api::cluster::{Cluster, Curve};
 use flux_api::cluster::validate::validate;
+use flux_api::cluster::{Cluster, Curve};
 use flux_api::objects::install::choose;
 use flux_api::objects::{agent_config, build, secret};
 use flux_contract::{AgentConfig, Install};
@@ -37,7 +37,8 @@ fn faults_and_fields_without_effect_are_named_by_path() {
         let fields = spec.as_object_mut().unwrap();
         let (annotations, name) = (fields.remove("annotations"), fields.remove("name"));
         let mut object = hello(&spec);
-        object.metadata.name = name.map_or(object.metadata.name, |it| Some(it.as_str()?.to_owned()));
+        object.metadata.name =
+            name.map_or(object.metadata.name, |it| Some(it.as_str()?.to_owned()));
         object.metadata.annotations = annotations.map(|it| serde_json::from_value(it).unwrap());
         let by = if object.validate_cel().is_err() { "both" } else { "operator" };
         match validate(&object, &defaults()) {
@@ -80,11 +81,16 @@ fn reached(cluster: &Cluster) -> Value {
     let pods = [("lead", of_job("0")), ("worker", of_job("1")), ("services", other)];
     let reached = |service: &Service| {
         let selector = service.spec.as_ref().unwrap().selector.clone().unwrap();
-        let has = |labels: &BTreeMap<_, _>| selector.iter().all(|(key, it)| labels.get(key) == Some(it));
-        let pods: Vec<_> = pods.iter().filter(|(_, labels)| has(labels)).map(|(name, _)| *name).collect();
+        let has =
+            |labels: &BTreeMap<_, _>| selector.iter().all(|(key, it)| labels.get(key) == Some(it));
+        let pods: Vec<_> =
+            pods.iter().filter(|(_, labels)| has(labels)).map(|(name, _)| *name).collect();
         (service.metadata.name.clone().unwrap(), json!(pods))
     };
-    let all = [services.headless, services.lead].into_iter().chain(services.exposed).chain(services.aliases);
+    let all = [services.headless, services.lead]
+        .into_iter()
+        .chain(services.exposed)
+        .chain(services.aliases);
     all.map(|service| reached(&service)).collect()
 }
 
@@ -94,17 +100,17 @@ fn made_of(spec: &Value) -> Value {
     let mounted = spec["flux"]["container"]["install"] == "Image";
     let install = if mounted { Install::Image } else { Install::Copy };
     let config = AgentConfig { install, ..agent_config(&cluster, Some(LEAD)) };
-    let job = build(&cluster, &config, &images(), 1).unwrap().job.spec;
+    let job = json!(build(&cluster, &config, &images(), 1).unwrap().job.spec);
     let documents = documents(&cluster);
     let name = |it: &Value| format!("{} {}", it["kind"], it["metadata"]["name"]).replace('"', "");
     let has_secret = secret(&cluster, getrandom::fill).unwrap().is_some();
     let secret = has_secret.then(|| "Secret".to_owned());
     json!({
-        "agent": config, "job": job, "pod": job.unwrap().template.spec, "not acted on": cluster.not_acted_on,
+        "agent": config, "job": job, "pod": job["template"]["spec"], "not acted on": cluster.not_acted_on,
         "objects": documents.iter().map(name).chain(secret).collect::<Vec<_>>(),
         "owners": documents[0]["metadata"]["ownerReferences"], "reached": reached(&cluster),
-        "ended": verdicts(&json!(job), &[]),
-        "disrupted": verdicts(&json!(job), &[json!({ "type": "DisruptionTarget", "status": "True" })]),
+        "ended": verdicts(&job, &[]),
+        "disrupted": verdicts(&job, &[json!({ "type": "DisruptionTarget", "status": "True" })]),
         "install": { "able": choose(&cluster, &Ok(())), "unable": choose(&cluster, &Err("node n has 1".to_owned())) },
     })
 }
