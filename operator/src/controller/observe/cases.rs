@@ -3,15 +3,13 @@
 
 use super::pods::{failure_rank, select_lead, unstarted_leads};
 use super::waiting::{Waiting, lead_waiting, waiting};
-use crate::controller::cases::PodCase;
+use crate::controller::cases::{PodCase, renewed};
 use crate::controller::fixtures::at;
 use crate::controller::pod_ext::{has_failed, is_unstarted};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::ResourceExt as _;
 use serde::Deserialize;
 use serde_json::json;
-
-const RESULT: &str = "  > ";
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -68,15 +66,9 @@ impl Case {
 
 #[test]
 fn each_case_of_pods_has_its_findings() {
-    let renewed = |block: &str| {
-        let given = block.lines().filter(|line| !line.starts_with(RESULT)).collect::<Vec<_>>();
-        let case: Case = match given[1..].join("\n") {
-            text if given[0].starts_with('#') || text.is_empty() => return block.to_owned(),
-            text => serde_saphyr::from_str(&text).unwrap_or_else(|it| panic!("{block}: {it}")),
-        };
-        let results = case.lines().into_iter().map(|line| format!("{RESULT}{line}"));
-        given.into_iter().map(str::to_owned).chain(results).collect::<Vec<_>>().join("\n")
-    };
-    let blocks: Vec<_> = include_str!("cases.txt").trim_end().split("\n\n").map(renewed).collect();
-    expect_test::expect_file!["cases.txt"].assert_eq(&(blocks.join("\n\n") + "\n"));
+    let renewed = renewed(include_str!("cases.txt"), |title, given| {
+        let is_case = !title.starts_with('#');
+        is_case.then(|| serde_saphyr::from_str::<Case>(given).unwrap().lines())
+    });
+    expect_test::expect_file!["cases.txt"].assert_eq(&renewed);
 }
