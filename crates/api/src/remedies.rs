@@ -5,33 +5,34 @@
 struct Remedy {
     reasons: &'static str,
     parts: &'static str,
-    remedy: &'static str,
+    advice: &'static str,
 }
 
 fn remedies() -> impl Iterator<Item = Remedy> {
     include_str!("remedies.txt").lines().filter_map(|line| {
         let (reasons, rest) = line.split_once('|')?;
-        let (parts, remedy) = rest.split_once('|')?;
-        Some(Remedy { reasons: reasons.trim(), parts: parts.trim(), remedy: remedy.trim() })
+        let (parts, advice) = rest.split_once('|')?;
+        Some(Remedy { reasons: reasons.trim(), parts: parts.trim(), advice: advice.trim() })
     })
 }
 
 /// The remedy for a condition with this `reason` and `message`. `code` is the exit code of the run.
 pub fn of_reason(reason: &str, message: &str, code: Option<i32>) -> Option<&'static str> {
-    let has_reason = |row: &Remedy| row.reasons.split(", ").any(|it| it == reason);
+    let has_reason =
+        |row: &Remedy| !reason.is_empty() && row.reasons.split(", ").any(|it| it == reason);
     let is_in = |row: &Remedy| row.parts.split(", ").any(|part| message.contains(part));
     let by_message = remedies().find(|row| has_reason(row) && !row.parts.is_empty() && is_in(row));
     let with_code = code.map(|code| format!("{reason}, {code}")).unwrap_or_default();
     let mut others = remedies().filter(|row| row.parts.is_empty());
     let by_code = others.find(|row| row.reasons == with_code);
     let by_reason = remedies().find(|row| row.parts.is_empty() && has_reason(row));
-    by_message.or(by_code).or(by_reason).map(|row| row.remedy)
+    by_message.or(by_code).or(by_reason).map(|row| row.advice)
 }
 
 /// The remedy for the message of an agent, or for a line of its log.
 pub fn of_log(text: &str) -> Option<&'static str> {
     let found = remedies().find(|row| row.reasons.is_empty() && text.contains(row.parts));
-    found.map(|row| row.remedy)
+    found.map(|row| row.advice)
 }
 
 #[cfg(test)]
@@ -66,13 +67,13 @@ mod tests {
         let has_remedy = |row: &Vec<String>| row[1].starts_with('`') && !row[3].is_empty();
         let page: Vec<_> = rows(4).filter(has_remedy).map(|row| pair(&row[1], &row[3])).collect();
         let by_reason = remedies().filter(|row| row.parts.is_empty());
-        assert_eq!(page, by_reason.map(|row| pair(row.reasons, row.remedy)).collect::<Vec<_>>());
+        assert_eq!(page, by_reason.map(|row| pair(row.reasons, row.advice)).collect::<Vec<_>>());
         let is_quoted =
             |row: &Vec<String>| row[0].starts_with("reason `") || row[0].starts_with("the log: `");
         let page: Vec<_> = rows(3).filter(is_quoted).map(|row| pair(&row[0], &row[2])).collect();
         let by_part = remedies().filter(|row| !row.parts.is_empty()).map(|row| match row.reasons {
-            "" => pair(&format!("the log: {}", row.parts), row.remedy),
-            reasons => pair(&format!("reason {reasons}: {}", row.parts), row.remedy),
+            "" => pair(&format!("the log: {}", row.parts), row.advice),
+            reasons => pair(&format!("reason {reasons}: {}", row.parts), row.advice),
         });
         assert_eq!(page, by_part.collect::<Vec<_>>());
     }
