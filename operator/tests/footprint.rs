@@ -7,7 +7,6 @@ mod role;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use flux_contract::labels;
 use flux_testkit::server::Server;
 use http::{Request, Response};
 use serde_json::{Value, json};
@@ -27,14 +26,11 @@ const WORKERS: RangeInclusive<u32> = 1..=4;
 const RECORDED: &str = include_str!("footprint/recorded.jsonl");
 /// The MiniCluster that was recorded.
 const NAME: &str = "footprint-name";
-/// What others have put there: how many of a kind, and how many KiB of text each holds.
-const CROWDS: [(&str, usize, usize); 5] = [
-    ("MiniCluster", MINICLUSTERS, LARGE),
-    ("ConfigMap", 300, LARGEST),
-    ("Service", 100, LARGE),
-    ("Job", 100, LARGE),
-    ("Pod", 300, LARGE),
-];
+/// What others have put there, a kind of object in a line: MiniClusters whose commands are too long to be valid, and
+/// objects with the label that the operator gives its own, of which half say that a MiniCluster owns them, or a Job
+/// where they are pods: of `spec.services`, leads, and workers that have failed.
+const HOSTILE: &str = include_str!("footprint/hostile.jsonl");
+/// KiB of text that each of them holds.
 const LARGE: usize = 250;
 const LARGEST: usize = 900;
 /// Resident memory with all of them, in KiB: of the program as it is released, where this variable names it.
@@ -181,46 +177,18 @@ fn crowded() -> Server {
     server
 }
 
-/// A server with [`CROWDS`]: MiniClusters whose commands are too long to be valid, and objects with the label that
-/// the operator gives its own, of which every other one says that a MiniCluster owns it, or a Job where it is a pod.
+/// A server with [`HOSTILE`].
 fn hostile() -> Server {
     let server = role::server();
-    for (kind, count, size) in CROWDS {
+    for line in HOSTILE.lines() {
+        let (count, line): (usize, Value) = serde_json::from_str(line).unwrap();
+        let line = line.to_string();
+        let line = line.replace("LARGEST", &text_of(LARGEST)).replace("LARGE", &text_of(LARGE));
         for number in 0..count {
-            let name = format!("{}-{number}", kind.to_lowercase());
-            let mut object = json!({ "kind": kind, "metadata": {
-                "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "generation": 1,
-                "labels": { labels::MANAGED_BY: labels::MANAGED_BY_VALUE },
-            } });
-            let text = json!(text_of(size));
-            match kind {
-                "MiniCluster" => {
-                    object["spec"] = json!({ "containers": [{ "image": "app", "command": text }] });
-                }
-                "ConfigMap" => object["data"] = json!({ "text": text }),
-                _ => object["metadata"]["annotations"] = json!({ "example.org/text": text }),
-            }
-            if kind == "Job" {
-                object["spec"] = json!({ "template": {} });
-            }
-            if kind == "Pod" {
-                // A pod of spec.services, a lead, or a worker that has failed.
-                let (label, index) = [
-                    (labels::JOB_INDEX, labels::SERVICES_INDEX),
-                    (labels::COMPLETION_INDEX, "0"),
-                    (labels::COMPLETION_INDEX, "1"),
-                ][number % 3];
-                object["metadata"]["labels"][label] = json!(index);
-                object["status"] = json!({ "phase": "Failed" });
-            }
-            if kind != "MiniCluster" && number % 2 == 1 {
-                let owner = if kind == "Pod" { "Job" } else { "MiniCluster" };
-                object["metadata"]["ownerReferences"] = json!([{
-                    "apiVersion": "flux-framework.org/v1alpha2", "kind": owner, "uid": "forged",
-                    "name": format!("of-{name}"), "controller": true,
-                }]);
-            }
-            server.put(&path(kind, &name), object);
+            let text = line.replace("NUMBER", &number.to_string());
+            let object: Value = serde_json::from_str(&text).unwrap();
+            let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+            server.put(&path(kind.as_str().unwrap(), name.as_str().unwrap()), object);
         }
     }
     server

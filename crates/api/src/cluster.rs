@@ -10,11 +10,13 @@ pub use fixed_fields::{FixedFields, RUN_KEY};
 
 use crate::crd::{Autoscale, Gang, Install, Medium, MiniCluster};
 use flux_contract::{
-    Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError, SidecarConfig, Workload,
+    AgentConfig, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError,
+    SidecarConfig, Submission, Workload,
 };
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource as _;
+use kube::{Resource as _, ResourceExt as _};
 use std::collections::BTreeMap;
 
 const DEFAULT_NAMESPACE: &str = "default";
@@ -117,20 +119,19 @@ impl Cluster {
     pub fn reduce_size(&mut self, size: u32) {
         self.size = size;
         self.min_size = self.min_size.map(|least| least.min(size));
-        let flags = match &mut self.runner.workload {
-            Workload::Submit { submission }
-            | Workload::Interactive { submission: Some(submission) } => &mut submission.flags,
-            Workload::Batch { flags, .. } => flags,
-            Workload::Interactive { submission: None }
-            | Workload::Launcher { .. }
-            | Workload::Diagnostics {} => return,
-        };
-        // If the size is one of the flags, it is the first; the others are the user's.
-        if let Some([option, nodes]) = flags.first_chunk_mut()
-            && option == "-N"
-        {
-            *nodes = size.to_string();
-        }
+        set_nodes(&mut self.runner.workload, size);
+    }
+
+    /// Replaces what Services are made of by the values of the instance that `job` and `running` are of, where an edit
+    /// is refused: a Service would name pods, ports or containers that the instance does not have.
+    pub fn keep_services(&mut self, job: &Job, running: &AgentConfig) {
+        self.headless_name.clone_from(&running.network.headless_service);
+        self.flux.rest_port = running.rest.as_ref().map(|rest| rest.port);
+        let refused = self.fixed_fields.changed_since(job.annotations());
+        self.sidecars.retain(|sidecar| {
+            let of_service = ["", ".name", ".ports"].map(|it| format!("{}{it}", sidecar.field));
+            !refused.iter().any(|field| of_service.contains(field))
+        });
     }
 
     /// Name of the Secret with the CURVE certificate: the user's own, or the one that the operator creates.
@@ -141,6 +142,24 @@ impl Cluster {
                 self.name.curve_secret(&self.fixed_fields.run(&self.owner.uid))
             }
         }
+    }
+}
+
+/// Sets the number of nodes for which a command asks to `size`, unless it has fewer tasks.
+pub fn set_nodes(workload: &mut Workload, size: u32) {
+    let (Workload::Submit { submission: Submission { flags, .. } }
+    | Workload::Interactive { submission: Some(Submission { flags, .. }) }
+    | Workload::Batch { flags, .. }) = workload
+    else {
+        return;
+    };
+    // Nodes, then tasks, are the first flags; the others are the user's.
+    if flags.first().is_some_and(|option| option == "-N") {
+        flags.drain(..flags.len().min(2));
+    }
+    let tasks = flags.first().and_then(|flag| flag.strip_prefix("-n")?.parse().ok());
+    if tasks.is_none_or(|tasks: u32| tasks >= size) {
+        flags.splice(..0, ["-N".to_owned(), size.to_string()]);
     }
 }
 
@@ -288,6 +307,8 @@ pub struct ServicesPod {
 /// A container beside the runner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sidecar {
+    /// Path of its field in the specification.
+    pub field: String,
     /// The container before the operator adds mounts and command.
     pub container: Container,
     /// What the agent runs; absent if the image's own entrypoint runs (`noWrapEntrypoint`).

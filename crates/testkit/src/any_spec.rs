@@ -24,59 +24,9 @@ pub static OBJECT: LazyLock<Value> = LazyLock::new(|| VERSION["schema"]["openAPI
 /// The schema of its specification.
 pub static SCHEMA: LazyLock<Value> = LazyLock::new(|| OBJECT["properties"]["spec"].clone());
 
-/// Texts that are valid in some field.
-const FITTING: [&str; 24] = [
-    "a",
-    "b",
-    "side",
-    "web",
-    "sample.tar",
-    "app:1",
-    "/srv/a",
-    "/srv/b/c",
-    "5s",
-    "500ms",
-    "kary:2",
-    "1Gi",
-    "250m",
-    "2",
-    "memory",
-    "Never",
-    "OnFailure",
-    "Exists",
-    "NoSchedule",
-    "IfNotPresent",
-    "ClusterFirst",
-    "hello-[0-3]",
-    "root-0,hello-[0-3]",
-    "echo hello world",
-];
-
-/// Texts with which a careless quotation, split or parse would fail.
-const HOSTILE: [&str; 22] = [
-    "",
-    " ",
-    "\n",
-    "'",
-    "\"",
-    "\\",
-    "'''",
-    "\"\"\"",
-    "$",
-    "${x",
-    "$(",
-    "`",
-    "a\nb\n",
-    "a\r\nb",
-    "\0",
-    "[[",
-    "a-[0-",
-    "a-[9-1]",
-    "-1",
-    "../..",
-    "ƒ☃\u{202e}𝄞",
-    "#!/bin/sh -e\nset -x; 'open",
-];
+/// Texts that are valid in some field, and texts with which a careless quotation, split or parse would fail.
+static TEXTS: LazyLock<[Vec<String>; 2]> =
+    LazyLock::new(|| serde_json::from_str(include_str!("any_spec.json")).unwrap());
 
 /// Settings of a property test that has the same cases each time.
 pub fn settings(cases: u32) -> ProptestConfig {
@@ -178,9 +128,10 @@ fn integer(schema: &Value) -> BoxedStrategy<Value> {
 
 fn text(schema: &Value) -> BoxedStrategy<String> {
     let least = bound(schema, "minLength").unwrap_or(0);
+    let [fitting, hostile] = TEXTS.clone();
     prop_oneof![
-        8 => select(&FITTING[..]).prop_map(str::to_owned),
-        1 => select(&HOSTILE[..]).prop_map(str::to_owned),
+        8 => select(fitting),
+        1 => select(hostile),
         1 => "\\PC{0,12}",
     ]
     .prop_map(move |text| if text.chars().count() < least { "a".to_owned() } else { text })

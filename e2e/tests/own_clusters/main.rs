@@ -20,7 +20,8 @@ mod two_nodes;
 use e2e::cluster::ClusterChoice;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{
-    Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
+    Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes,
+    Options,
 };
 use e2e::prelude::*;
 use e2e::wait::until;
@@ -54,6 +55,30 @@ fn on_a_cluster(options: &Options, body: impl FnOnce(&Environment) -> Result<()>
     if let Err(error) = prepared.and_then(|environment| body(&environment)) {
         panic!("{error:#}");
     }
+}
+
+/// The node with the control plane of two nodes, on which the operator runs.
+const FIRST: &str = "node-1";
+/// The node with the faults.
+const SECOND: &str = "node-2";
+/// A taint by which an administrator declares that a node is out of service.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+
+/// Options of a cluster of two nodes, the second with this container runtime.
+fn two_nodes(purpose: &str, second: ContainerRuntime) -> Options {
+    Options { nodes: Nodes::Real(vec![second]), ..options(purpose, Network::default()) }
+}
+
+/// Like [`on_a_cluster`], with the operator on the first of two nodes: it must not be lost with a node.
+fn on_two_nodes(options: &Options, body: impl FnOnce(&Environment) -> Result<()>) {
+    let _down = DownAtEnd(options.clone());
+    let cluster = Kubernetes::up(options).unwrap();
+    assert_eq!(cluster.node_names(), [FIRST, SECOND]);
+    kubectl(&cluster, &["cordon", SECOND]);
+    on_a_cluster(options, |environment| {
+        environment.kubectl(&["uncordon", SECOND])?;
+        body(environment)
+    });
 }
 
 /// Runs one of the cases of a cluster, in a namespace of its own. A failed case ends the test, because it may have left

@@ -1,8 +1,8 @@
 //! `kubectl flux` while the API server, the kubelet or the node of its run is away.
 
-use super::kubectl;
+use super::{FIRST, OUT_OF_SERVICE, SECOND, on_two_nodes, two_nodes};
 use crate::prelude::*;
-use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Nodes, Options};
+use e2e::kubernetes::{ContainerRuntime, Options};
 use flux_contract::Exit;
 use std::fs::File;
 use std::io::Write as _;
@@ -10,11 +10,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// The node with the control plane, on which the operator runs.
-const FIRST: &str = "node-1";
-/// The node that is lost.
-const SECOND: &str = "node-2";
-const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 /// How long a program is away.
 const AWAY: Duration = Duration::from_secs(12);
 /// Lines that each run prints; the last ones come when everything is there again.
@@ -24,21 +19,14 @@ const RUNS: i32 = 5;
 /// The number of the run whose MiniCluster is not deleted.
 const KEPT: i32 = 3;
 
-fn two_nodes() -> Options {
-    let nodes = Nodes::Real(vec![ContainerRuntime::Newest]);
-    Options { nodes, ..options("outages", Network::default()) }
+fn nodes() -> Options {
+    two_nodes("outages", ContainerRuntime::Newest)
 }
 
 #[test]
 #[ignore = "needs root"]
 fn kubectl_flux_during_outages() {
-    let options = two_nodes();
-    let _down = DownAtEnd(options.clone());
-    let cluster = Kubernetes::up(&options).unwrap();
-    // The operator must not be lost with a node.
-    kubectl(&cluster, &["cordon", SECOND]);
-    on_a_cluster(&options, |environment| {
-        environment.kubectl(&["uncordon", SECOND])?;
+    on_two_nodes(&nodes(), |environment| {
         case(environment, "outages", commands_follow_runs_over_outages)
     });
 }
@@ -156,7 +144,7 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
         let beside = beside(trial, &format!("{outage}-{KEPT}")).await?;
         cluster.end_program(program)?;
         away().await;
-        cluster.start_program(&two_nodes(), program)?;
+        cluster.start_program(&nodes(), program)?;
         whole(runs, beside).await?;
         is_current(trial, &top, outage).await?;
     }
@@ -232,7 +220,7 @@ async fn lost_node(trial: &Trial) -> Result<()> {
     trial.own()?.lose_node(SECOND)?;
     let unknown = ["wait", "node", SECOND, "--for=condition=Ready=Unknown", "--timeout=2m"];
     trial.kubectl(&unknown)?;
-    trial.kubectl(&["taint", "node", SECOND, TAINT])?;
+    trial.kubectl(&["taint", "node", SECOND, OUT_OF_SERVICE])?;
     let mut faults = Vec::new();
     for run in runs {
         let what = run.what.clone();
@@ -243,8 +231,8 @@ async fn lost_node(trial: &Trial) -> Result<()> {
             faults.push(format!("{what} ended with {code:?}: {out}\n{err}"));
         }
     }
-    trial.own()?.start_node(&two_nodes(), SECOND)?;
-    trial.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
+    trial.own()?.start_node(&nodes(), SECOND)?;
+    trial.kubectl(&["taint", "node", SECOND, &format!("{OUT_OF_SERVICE}-")])?;
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())
 }

@@ -5,39 +5,26 @@ mod loss;
 mod network;
 mod place;
 
-use super::kubectl;
+use super::{FIRST, OUT_OF_SERVICE, SECOND, on_two_nodes, two_nodes};
 use crate::prelude::*;
-use e2e::kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Nodes, Options};
-
-/// The node with the control plane, on which the operator runs.
-const FIRST: &str = "node-1";
-/// The node with the faults.
-const SECOND: &str = "node-2";
+use e2e::kubernetes::{ContainerRuntime, Options};
 
 /// Kubernetes evicts these pods 20 seconds after it has noticed the loss of their node, instead of after five minutes. A
 /// short cut of the network is over before that.
 const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
     operator: Exists, effect: NoExecute, tolerationSeconds: 20}]}";
 
-fn two_nodes() -> Options {
-    let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
-    Options { nodes, ..options("two", Network::default()) }
+fn nodes() -> Options {
+    two_nodes("two", ContainerRuntime::WithoutImageVolumes)
 }
 
 #[test]
 #[ignore = "needs root"]
 fn miniclusters_on_two_nodes() {
-    let options = two_nodes();
-    let _down = DownAtEnd(options.clone());
-    let cluster = Kubernetes::up(&options).unwrap();
-    assert_eq!(cluster.node_names(), [FIRST, SECOND]);
-    // The operator must not be lost with a node.
-    kubectl(&cluster, &["cordon", SECOND]);
-    on_a_cluster(&options, try_all);
+    on_two_nodes(&nodes(), try_all);
 }
 
 fn try_all(environment: &Environment) -> Result<()> {
-    environment.kubectl(&["uncordon", SECOND])?;
     case(environment, "place", place::one_broker_comes_to_each_node)?;
     case(environment, "volumes", place::an_image_that_one_node_cannot_mount_is_copied)?;
     case(environment, "drain", place::a_rank_leaves_in_order_when_its_node_is_drained)?;

@@ -231,14 +231,11 @@ fn specified_writes(
     plan: &Plan,
 ) -> Result<Specified, Error> {
     let ApplicableSpec { cluster, mut config, .. } = limited;
-    let objects::Services { headless, lead, mut exposed, aliases } = objects::services(&cluster);
+    let objects::Services { headless, lead, exposed, aliases } = objects::services(&cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let present = live.config.as_ref().and_then(|running| running.rest.clone());
     let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
-    // The agents of a running instance that began without an API serve none.
-    let rest_service = cluster.name.rest_service();
-    exposed.retain(|it| config.rest.is_some() || it.name_any() != rest_service);
     let mut desired =
         objects::build(&cluster, &config, input.images, input.generation).map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));

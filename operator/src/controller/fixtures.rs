@@ -4,7 +4,6 @@ use crate::controller::context::Context;
 pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
 use http::{Request, Response};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Client;
 use kube::client::Body;
@@ -60,35 +59,4 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
     }))
     .unwrap();
     job
-}
-
-pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {
-    let ready = if phase == "Running" && state.running.is_some() { "True" } else { "False" };
-    let container = ContainerStatus {
-        name: container.to_owned(),
-        state: Some(state),
-        ..ContainerStatus::default()
-    };
-    serde_json::from_value(json!({
-        "metadata": { "name": name, "namespace": "apps" },
-        "status": {
-            "phase": phase, "conditions": [{ "type": "Ready", "status": ready }],
-            "containerStatuses": [container],
-        },
-    }))
-    .unwrap()
-}
-
-pub(crate) fn running() -> ContainerState {
-    serde_json::from_value(json!({ "running": {} })).unwrap()
-}
-
-pub(crate) fn waiting(reason: &str) -> ContainerState {
-    serde_json::from_value(json!({ "waiting": { "reason": reason } })).unwrap()
-}
-
-/// A container that ended with `exit_code`, leaving `message`.
-pub(crate) fn ended(exit_code: i32, reason: &str, message: Option<&str>) -> ContainerState {
-    let end = json!({ "exitCode": exit_code, "reason": reason, "message": message });
-    serde_json::from_value(json!({ "terminated": end })).unwrap()
 }

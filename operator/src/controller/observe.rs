@@ -1,6 +1,8 @@
 //! Reads the live objects of a MiniCluster.
 
 pub(super) mod cached_client;
+#[cfg(test)]
+mod cases;
 pub(super) mod demand;
 pub(super) mod foreign;
 pub(super) mod gang;
@@ -174,7 +176,11 @@ pub(super) async fn observe(
     if is_over {
         live.services = all_services(client, identity).await?;
     } else if let Some(cluster) = cluster {
-        add_services(client, owner, cluster, &mut live).await?;
+        let mut named = cluster.clone();
+        if let (Some(job), Some(running)) = (&live.job, &live.config) {
+            named.keep_services(job, running);
+        }
+        add_services(client, owner, &named, &mut live).await?;
         live.gang =
             gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.conflicts)
                 .await?;

@@ -96,22 +96,22 @@ impl Population {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
             "miniclusters",
-            "MiniClusters that there are, by state and by the reason in their status; Unknown: this operator has not reconciled them yet",
+            "Number of MiniClusters, by state and by the reason in their status; Unknown: this operator has not reconciled them yet",
             self.by_state.clone(),
         );
         registry.register(
             "miniclusters_in_queue",
-            "MiniClusters that wait in a queue to be admitted",
+            "Number of MiniClusters that wait in a queue to be admitted",
             self.in_queue.clone(),
         );
         registry.register(
             "longest_wait_seconds",
-            "Longest time that one of the MiniClusters in this state has waited to be Ready; Suspended: to be admitted by a queue",
+            "Longest time that a MiniCluster in this state has waited to be Ready; Suspended: to be admitted by a queue",
             self.longest_wait.clone(),
         );
         registry.register(
             "reconciles_pending",
-            "MiniClusters of whose present generation no reconcile has ended yet",
+            "Number of MiniClusters whose present generation has not been reconciled yet",
             self.pending.clone(),
         );
         registry

@@ -3,19 +3,20 @@
 use crate::support::world::{CONFIG, JOB, World};
 use flux_api::crd::{InstallMethod, Installed};
 use flux_contract::Install;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
-    json!({ "metadata": { "name": name }, "spec": {}, "status": { "nodeInfo": {
-        "kubeletVersion": kubelet, "containerRuntimeVersion": runtime, "operatingSystem": "linux",
+fn node(number: usize) -> Value {
+    json!({ "metadata": { "name": format!("n-{number}") }, "spec": {}, "status": { "nodeInfo": {
+        "kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://2.3.7", "operatingSystem": "linux",
         "architecture": "amd64", "bootID": "", "kernelVersion": "", "kubeProxyVersion": "",
         "machineID": "", "osImage": "", "systemUUID": "",
     } } })
 }
 
 pub(crate) fn good_nodes(count: usize) -> Vec<Value> {
-    (0..count).map(|n| node(&format!("n-{n}"), "v1.36.3", "containerd://2.3.7")).collect()
+    (0..count).map(node).collect()
 }
 
 /// A world whose API server runs this release and has these nodes.
@@ -38,37 +39,51 @@ fn copying(world: &World) -> usize {
     job["spec"]["template"]["spec"]["initContainers"].as_array().map_or(0, Vec::len)
 }
 
+/// A line of `install.txt`.
+#[derive(Deserialize)]
+struct Case {
+    #[serde(default)]
+    spec: Value,
+    /// The release of the API server; absent if the operator may not read it.
+    release: Option<String>,
+    /// Changes of good nodes; absent if the operator may not list the nodes.
+    nodes: Option<Vec<Value>>,
+    /// The number of good nodes before them.
+    #[serde(default)]
+    before: usize,
+}
+
+/// The install method that the operator chooses, with the reason.
+async fn chosen(case: Case) -> String {
+    let Case { spec, release, nodes, before } = case;
+    let changed = |(number, change): (usize, Value)| {
+        let mut node = node(before + number);
+        json_patch::merge(&mut node, &change);
+        node
+    };
+    let nodes = nodes.map(|it| it.into_iter().enumerate().map(changed));
+    let nodes = nodes.map(|it| good_nodes(before).into_iter().chain(it).collect());
+    let spec = if spec.is_null() { json!({}) } else { spec };
+    let world = world_of(&spec, release.as_deref(), nodes);
+    world.reconcile().await.unwrap();
+    let (method, reason) = reported(&world);
+    assert_eq!(copying(&world), if method == InstallMethod::Copy { 2 } else { 0 }, "{reason}");
+    let is_mounted = world.agent_config().install == Install::Image;
+    assert_eq!(is_mounted, method == InstallMethod::Image, "{reason}");
+    format!("    {method:?}: {reason}")
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p flux-operator --test it install` writes methods and reasons anew.
 #[tokio::test(start_paused = true)]
 async fn server_and_nodes_decide_the_install_method() {
-    let old = vec![node("old", "v1.36.3", "containerd://1.7.28")];
-    let (mounted, copied) = (InstallMethod::Image, InstallMethod::Copy);
-    let new = Some("v1.36.3");
-    for (release, nodes, method, why) in [
-        (new, Some(good_nodes(3)), mounted, "the API server and all nodes have image volumes"),
-        // The last one is on another page.
-        (
-            new,
-            Some([good_nodes(249), old].concat()),
-            copied,
-            "node old runs containerd 1.7.28, image volumes need 2.1",
-        ),
-        (new, None, copied, "the operator may not list the nodes"),
-        (new, Some(vec![]), copied, "there is no node yet"),
-        (
-            Some("v1.34.2"),
-            Some(good_nodes(1)),
-            copied,
-            "the API server is of Kubernetes v1.34.2, image volumes need 1.35",
-        ),
-        (None, None, copied, "the operator may not read the API server's version"),
-    ] {
-        let world = world_of(&json!({}), release, nodes);
-        world.reconcile().await.unwrap();
-        assert_eq!(reported(&world), (method, why.to_owned()));
-        assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
-        let install = world.agent_config().install;
-        assert_eq!(install == Install::Image, method == mounted, "{why}");
+    let mut table = Vec::new();
+    for line in include_str!("install.txt").lines().filter(|line| !line.starts_with("    ")) {
+        table.push(line.to_owned());
+        if line.starts_with('{') {
+            table.push(chosen(serde_saphyr::from_str(line).unwrap()).await);
+        }
     }
+    expect_test::expect_file!["install.txt"].assert_eq(&(table.join("\n") + "\n"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,37 +97,6 @@ async fn nodes_are_read_for_new_jobs_every_five_minutes() {
         assert_eq!(reported(&world).0, InstallMethod::Image);
         world.reconcile().await.unwrap();
         assert_eq!(world.server.requests("GET /api/v1/nodes"), pages, "{minutes}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_no_pod_gets_to_does_not_decide() {
-    let tainted = |effect: &str| {
-        let mut odd = node("odd", "v1.20.0", "");
-        odd["spec"]["taints"] = json!([{ "key": "virtual", "value": "yes", "effect": effect }]);
-        odd
-    };
-    let mut empty = node("empty", "", "");
-    empty["status"] = json!({});
-    let mut windows = node("windows", "v1.20.0", "docker://1.0");
-    windows["status"]["nodeInfo"]["operatingSystem"] = json!("windows");
-    let tolerant =
-        json!({ "pod": { "tolerations": [{ "key": "virtual", "operator": "Exists" }] } });
-    let overlay = json!({ "pod": { "overlay": tolerant["pod"] } });
-    for (spec, odd, method) in [
-        (json!({}), tainted("NoSchedule"), InstallMethod::Image),
-        (json!({}), tainted("PreferNoSchedule"), InstallMethod::Copy),
-        (tolerant, tainted("NoSchedule"), InstallMethod::Copy),
-        (overlay, tainted("NoExecute"), InstallMethod::Copy),
-        (json!({}), empty, InstallMethod::Image),
-        (json!({}), windows, InstallMethod::Image),
-    ] {
-        let nodes = [vec![odd.clone()], good_nodes(2)].concat();
-        let world = world_of(&spec, Some("v1.36.3"), Some(nodes));
-        world.reconcile().await.unwrap();
-        let (found, reason) = reported(&world);
-        assert_eq!(found, method, "{odd}");
-        assert!(method == InstallMethod::Image || reason.contains("node odd"), "{reason}");
     }
 }
 

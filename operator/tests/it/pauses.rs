@@ -1,39 +1,14 @@
-//! MiniClusters that wait in a queue, have finished, or whose namespace is deleted.
+//! MiniClusters that wait in a queue, or whose namespace is deleted.
 
-use crate::support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, patch, status};
+use crate::support::world::{CLUSTER, JOB, World, create};
+use kube::runtime::controller::Action;
 use serde_json::json;
-use std::time::Duration;
 
 /// The namespace of all objects.
 const NAMESPACE: &str = "/api/v1/namespaces/work";
 
 fn delete(path: &str) -> String {
     format!("DELETE {path}")
-}
-
-/// Seconds after which `world` is reconciled again.
-async fn again(world: &World) -> Option<u64> {
-    let action = world.action().await.unwrap();
-    let text = format!("{action:?}");
-    let seconds = text.split("Some(").nth(1)?.split(['s', '.']).next()?;
-    seconds.parse().ok()
-}
-
-#[tokio::test]
-async fn a_finished_mini_cluster_stays_for_its_time_to_live() {
-    let world = World::reconciled(&json!({ "ttlSecondsAfterFinished": 3600 })).await;
-    finish(&world, "Complete", 0);
-    let ended = jiff::Timestamp::now() - Duration::from_mins(10);
-    world.server.change(JOB, |job| job["status"]["completionTime"] = json!(ended.to_string()));
-    let lead = format!("{SERVICE}-lead");
-    assert_eq!(world.writes().await, [delete(&lead), patch(CONFIG), status()]);
-    let rest = again(&world).await.unwrap();
-    assert!((2990..=3000).contains(&rest), "{rest}");
-    world.edit(2, |spec| spec["ttlSecondsAfterFinished"] = json!(7200));
-    world.reconcile().await.unwrap();
-    assert_eq!(world.condition("Progressing").1, "Finished", "nothing else was asked for");
-    world.edit(3, |spec| spec["ttlSecondsAfterFinished"] = json!(60));
-    assert_eq!(world.writes().await, [status(), delete(CLUSTER)]);
 }
 
 #[tokio::test]
@@ -68,7 +43,7 @@ async fn a_job_in_a_queue_has_the_labels_of_it() {
     assert_eq!(annotations["provreq.kueue.x-k8s.io/maxRunDurationSeconds"], "60");
     assert!(metadata["labels"]["other"].is_null() && annotations["other"].is_null());
     world.server.change(JOB, |job| job["spec"]["suspend"] = json!(true));
-    assert_eq!(again(&world).await, None);
+    assert_eq!(world.action().await.unwrap(), Action::await_change());
     let (_, reason, message) = world.condition("Suspended");
     assert!(reason == "InQueue" && message.starts_with("waits in the queue team; "), "{message}");
 }

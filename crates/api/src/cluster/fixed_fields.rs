@@ -187,47 +187,6 @@ mod tests {
         mini_cluster(change).spec
     }
 
-    /// The reported paths when `before` is changed to `after`.
-    fn changed(before: &Value, after: &Value) -> Vec<String> {
-        let note = FixedFields::of_instance(&spec(before)).annotation();
-        FixedFields::of_instance(&spec(after)).changed_since(&BTreeMap::from([note]))
-    }
-
-    #[test]
-    fn every_section_has_fields_that_are_reported_by_themselves() {
-        for (change, path) in [
-            (json!({ "tasks": 2 }), "tasks"),
-            (json!({ "flux": { "topology": "kary:2" } }), "flux.topology"),
-            (json!({ "flux": { "container": { "disable": true } } }), "flux.container.disable"),
-            (json!({ "flux": { "scheduler": { "simple": true } } }), "flux.scheduler.simple"),
-            (json!({ "flux": { "bursting": { "hostlist": "a" } } }), "flux.bursting.hostlist"),
-            (json!({ "logging": { "quiet": true } }), "logging.quiet"),
-            (json!({ "network": { "headlessName": "a" } }), "network.headlessName"),
-            (json!({ "pod": { "nodeSelector": { "a": "b" } } }), "pod.nodeSelector"),
-        ] {
-            assert_eq!(changed(&json!({}), &change), [format!("spec.{path}")]);
-            assert_eq!(changed(&change, &json!({})), [format!("spec.{path}")]);
-            assert_eq!(changed(&change, &change), [""; 0]);
-        }
-        let before = json!({ "containers": [{ "command": "a", "commands": { "pre": "b" } }] });
-        let after = json!({ "containers": [{ "command": "a", "commands": { "pre": "c" } }] });
-        assert_eq!(changed(&before, &after), ["spec.containers[0].commands.pre"]);
-    }
-
-    #[test]
-    fn changeable_and_services_fields_are_not_reported() {
-        let after = json!({
-            "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
-            "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
-            "jobLabels": { "team": "physics" }, "suspend": true, "startDeadlineSeconds": 60,
-            "ttlSecondsAfterFinished": 60,
-        });
-        assert_eq!(changed(&json!({}), &after), [""; 0]);
-        // Nor is anything reported of an object without a note.
-        let fields = FixedFields::of_instance(&spec(&json!({})));
-        assert_eq!(fields.changed_since(&BTreeMap::new()), [""; 0]);
-    }
-
     #[test]
     fn the_hash_is_that_of_what_would_run() {
         let hash = |change| FixedFields::of_instance(&spec(&change)).hash();

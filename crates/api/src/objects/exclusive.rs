@@ -43,35 +43,3 @@ fn whole(Quantity(text): &Quantity) -> Option<u32> {
     let of_thousandths = || thousandths().filter(|it| it.is_multiple_of(1000)).map(|it| it / 1000);
     text.parse().ok().or_else(of_thousandths).filter(|count| *count > 0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures;
-    use serde_json::json;
-
-    #[test]
-    fn whole_cpus_of_a_guaranteed_pod_are_exclusive() {
-        let two = json!({ "limits": { "cpu": "2", "memory": "1Gi" } });
-        let limits = |cpu| json!({ "limits": { "cpu": cpu, "memory": "1Gi" } });
-        let smaller = json!({ "limits": { "cpu": 2, "memory": "1Gi" }, "requests": { "cpu": 1 } });
-        let proxy =
-            json!({ "overlay": { "initContainers": [{ "name": "proxy", "image": "proxy" }] } });
-        let view = json!({ "container": { "resources": { "limits": { "cpu": "1" } } } });
-        for (resources, field, value, expected) in [
-            (&two, "tasks", json!(4), Some(2)),
-            (&limits("4000m"), "tasks", json!(4), Some(4)),
-            (&limits("1500m"), "tasks", json!(4), None),
-            (&json!({ "limits": { "cpu": 2 } }), "tasks", json!(4), None),
-            (&json!({ "requests": { "cpu": 2, "memory": "1Gi" } }), "tasks", json!(4), None),
-            (&smaller, "tasks", json!(4), None),
-            (&two, "pod", json!({ "resources": { "cpu": "2" } }), None),
-            (&two, "pod", proxy, None),
-            (&two, "flux", view, None),
-        ] {
-            let container = json!({ "image": "app", "command": "true", "resources": resources });
-            let spec = json!({ "containers": [container], field: value });
-            assert_eq!(exclusive_cpus(&fixtures::cluster(&spec)), expected, "{spec}");
-        }
-    }
-}

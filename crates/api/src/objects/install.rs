@@ -83,49 +83,7 @@ fn needs_copy(cluster: &Cluster) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::cluster;
     use InstallMethod::{Copy, Image};
-    use serde_json::{Value, json};
-
-    fn wanted(method: &str) -> Value {
-        json!({ "flux": { "container": { "install": method } } })
-    }
-
-    #[test]
-    fn the_install_method_follows_the_specification_or_the_cluster() {
-        let (yes, no) = (Ok(()), Err("node n has 1".to_owned()));
-        for (wants, support, method, reason) in [
-            ("Auto", &yes, Image, "the API server and all nodes have image volumes"),
-            ("Auto", &no, Copy, "node n has 1"),
-            ("Copy", &yes, Copy, "requested"),
-            ("Image", &yes, Image, "requested"),
-            ("Image", &no, Image, "requested, and may not work: node n has 1"),
-        ] {
-            let expected = Installed { method, reason: reason.to_owned() };
-            assert_eq!(choose(&cluster(&wanted(wants)), support), expected);
-        }
-    }
-
-    #[test]
-    fn incompatible_pods_copy_unless_image_is_requested() {
-        let mine = json!([{ "name": "mine", "image": "a" }]);
-        for (pod, named) in [
-            (json!({ "runtimeClassName": "gvisor" }), Some("\"gvisor\"")),
-            (json!({ "overlay": { "runtimeClassName": "kata" } }), Some("\"kata\"")),
-            (json!({ "overlay": { "hostUsers": false } }), Some("hostUsers")),
-            (
-                json!({ "overlay": { "initContainers": [{ "name": "flux-view" }] } }),
-                Some("flux-view"),
-            ),
-            (json!({ "overlay": { "initContainers": mine } }), None),
-        ] {
-            let auto = choose(&cluster(&json!({ "pod": pod })), &Ok(()));
-            assert_eq!(auto.method, if named.is_some() { Copy } else { Image }, "{pod}");
-            assert!(auto.reason.contains(named.unwrap_or("image volumes")), "{}", auto.reason);
-            let asked = json!({ "pod": pod, "flux": wanted("Image")["flux"] });
-            assert_eq!(choose(&cluster(&asked), &Ok(())).method, Image, "{pod}");
-        }
-    }
 
     #[test]
     fn a_job_has_a_note_of_its_install_method() {

@@ -1,12 +1,16 @@
 //! Tables of refused specifications and of what accepted ones become, and tests of what a table cannot show.
 
-use crate::support::{LEAD, cluster, documents, faults};
-use flux_api::cluster::Curve;
+use crate::support::{LEAD, built, cluster, documents, faults};
 use flux_api::cluster::validate::validate;
+use flux_api::cluster::{Cluster, Curve};
+use flux_api::objects::install::choose;
 use flux_api::objects::{agent_config, build, secret};
 use flux_contract::{AgentConfig, Install};
+use flux_testkit::job_policy::verdict;
 use flux_testkit::samples::{CERTIFICATE, defaults, hello, images};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// `table` with other indented lines below each specification: `lines_of` gives them for it and the lines before.
 fn renewed(table: &str, lines_of: impl Fn(&Value, &[&str]) -> Vec<String>) -> String {
@@ -30,8 +34,11 @@ fn renewed(table: &str, lines_of: impl Fn(&Value, &[&str]) -> Vec<String>) -> St
 fn faults_and_fields_without_effect_are_named_by_path() {
     let lines_of = |fields: &Value, _: &[&str]| {
         let mut spec = fields.clone();
-        let annotations = spec.as_object_mut().unwrap().remove("annotations");
+        let fields = spec.as_object_mut().unwrap();
+        let (annotations, name) = (fields.remove("annotations"), fields.remove("name"));
         let mut object = hello(&spec);
+        object.metadata.name =
+            name.map_or(object.metadata.name, |it| Some(it.as_str()?.to_owned()));
         object.metadata.annotations = annotations.map(|it| serde_json::from_value(it).unwrap());
         let by = if object.validate_cel().is_err() { "both" } else { "operator" };
         match validate(&object, &defaults()) {
@@ -45,21 +52,66 @@ fn faults_and_fields_without_effect_are_named_by_path() {
     expect_test::expect_file!["validate/refused.txt"].assert_eq(&table);
 }
 
+/// By container and verdict, the exit codes with which a pod that has `conditions` gets this verdict of the Job.
+fn verdicts(job: &Value, conditions: &[Value]) -> Value {
+    let mut verdicts: BTreeMap<&str, BTreeMap<String, Vec<i32>>> = BTreeMap::new();
+    for container in ["hello", "web", "flux-agent", "another"] {
+        for code in [1, 2, 7, 69, 72, 75, 76, 77, 137, 143, 255] {
+            let state = json!({ "terminated": { "exitCode": code } });
+            let containers = [json!({ "name": container, "state": state })];
+            let status = json!({ "conditions": conditions, "containerStatuses": containers });
+            let found = format!("{:?}", verdict(job, &json!({ "status": status })));
+            verdicts.entry(container).or_default().entry(found).or_default().push(code);
+        }
+    }
+    json!(verdicts)
+}
+
+/// By the name of each Service, the pods that its selector selects.
+fn reached(cluster: &Cluster) -> Value {
+    let (services, desired) = built(cluster);
+    let template = desired.job.spec.unwrap().template.metadata.unwrap().labels.unwrap();
+    // The labels of the Job controller are among those of a pod.
+    let of_job = |index: &str| {
+        let added = [("job-name", "hello"), ("job-completion-index", index)];
+        let added = added.map(|(key, it)| (format!("batch.kubernetes.io/{key}"), it.to_owned()));
+        template.clone().into_iter().chain(added).collect::<BTreeMap<_, _>>()
+    };
+    let other = desired.services_pod.and_then(|pod| pod.metadata.labels).unwrap_or_default();
+    let pods = [("lead", of_job("0")), ("worker", of_job("1")), ("services", other)];
+    let reached = |service: &Service| {
+        let selector = service.spec.as_ref().unwrap().selector.clone().unwrap();
+        let has =
+            |labels: &BTreeMap<_, _>| selector.iter().all(|(key, it)| labels.get(key) == Some(it));
+        let pods: Vec<_> =
+            pods.iter().filter(|(_, labels)| has(labels)).map(|(name, _)| *name).collect();
+        (service.metadata.name.clone().unwrap(), json!(pods))
+    };
+    let all = [services.headless, services.lead]
+        .into_iter()
+        .chain(services.exposed)
+        .chain(services.aliases);
+    all.map(|service| reached(&service)).collect()
+}
+
 /// All that a specification becomes, with agent and view installed by its own method.
 fn made_of(spec: &Value) -> Value {
     let cluster = cluster(&hello(spec));
     let mounted = spec["flux"]["container"]["install"] == "Image";
     let install = if mounted { Install::Image } else { Install::Copy };
     let config = AgentConfig { install, ..agent_config(&cluster, Some(LEAD)) };
-    let job = build(&cluster, &config, &images(), 1).unwrap().job.spec;
+    let job = json!(build(&cluster, &config, &images(), 1).unwrap().job.spec);
     let documents = documents(&cluster);
     let name = |it: &Value| format!("{} {}", it["kind"], it["metadata"]["name"]).replace('"', "");
     let has_secret = secret(&cluster, getrandom::fill).unwrap().is_some();
     let secret = has_secret.then(|| "Secret".to_owned());
     json!({
-        "agent": config, "job": job, "pod": job.unwrap().template.spec, "not acted on": cluster.not_acted_on,
+        "agent": config, "job": job, "pod": job["template"]["spec"], "not acted on": cluster.not_acted_on,
         "objects": documents.iter().map(name).chain(secret).collect::<Vec<_>>(),
-        "owners": documents[0]["metadata"]["ownerReferences"],
+        "owners": documents[0]["metadata"]["ownerReferences"], "reached": reached(&cluster),
+        "ended": verdicts(&job, &[]),
+        "disrupted": verdicts(&job, &[json!({ "type": "DisruptionTarget", "status": "True" })]),
+        "install": { "able": choose(&cluster, &Ok(())), "unable": choose(&cluster, &Err("node n has 1".to_owned())) },
     })
 }
 
@@ -88,18 +140,6 @@ fn what_is_accepted_becomes_what_the_table_says() {
     };
     let table = renewed(include_str!("validate/accepted.txt"), lines_of);
     expect_test::expect_file!["validate/accepted.txt"].assert_eq(&table);
-}
-
-#[test]
-fn a_wrong_name_is_refused_beside_all_other_faults() {
-    for name in ["a".repeat(53), "0a".to_owned(), "A".to_owned(), "a.b".to_owned()] {
-        let mut object = hello(&json!({ "size": -1 }));
-        object.metadata.name = Some(name.clone());
-        assert!(object.validate_cel().is_err(), "{name}");
-        let faults = validate(&object, &defaults()).unwrap_err().0;
-        let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(paths, ["metadata.name", "spec.size"], "{name}");
-    }
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! A node is lost, its kubelet and all of its pods at once, or its disk is full.
 
 use super::{
-    FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
+    FIRST, GIVEN_UP_SOON, OUT_OF_SERVICE, SECOND, apart, await_given_up, await_second, node_of,
+    nodes,
 };
 use crate::prelude::*;
-
-const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// Until the node is back Kubernetes cannot know whether its pods have ended, so nothing replaces them.
 pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> Result<()> {
@@ -20,7 +19,7 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> R
         run.up(1).await?;
         await_given_up(run, worker)?;
     }
-    trial.own()?.start_node(&two_nodes(), SECOND)?;
+    trial.own()?.start_node(&nodes(), SECOND)?;
     for (run, worker) in [&people, &command].into_iter().zip(&before) {
         run.another(1, worker).await?;
         run.up(2).await?;
@@ -73,10 +72,10 @@ pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     let halves = Halves::on_second(trial).await?;
     trial.own()?.lose_node(SECOND)?;
     await_second(trial, "Unknown")?;
-    trial.kubectl(&["taint", "node", SECOND, TAINT])?;
+    trial.kubectl(&["taint", "node", SECOND, OUT_OF_SERVICE])?;
     let moved = Box::pin(halves.await_elsewhere("LeadLost")).await;
-    trial.own()?.start_node(&two_nodes(), SECOND)?;
-    trial.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
+    trial.own()?.start_node(&nodes(), SECOND)?;
+    trial.kubectl(&["taint", "node", SECOND, &format!("{OUT_OF_SERVICE}-")])?;
     moved.map(drop)
 }
 
@@ -85,7 +84,7 @@ pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
     trial: &Trial,
 ) -> Result<()> {
     let halves = Halves::on_second(trial).await?;
-    trial.own()?.limit_disk(&two_nodes(), SECOND)?;
+    trial.own()?.limit_disk(&nodes(), SECOND)?;
     // The kubelet rejects pods that it does not know yet when its disk is full.
     for (run, pod) in [(&halves.once, &halves.lead), (&halves.people, &halves.worker)] {
         let answers = async || Ok(run.exec_in(&pod.name_any(), run.name, &["true"]).ok());

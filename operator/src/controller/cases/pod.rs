@@ -9,9 +9,12 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PodCase {
+pub(crate) struct PodCase {
     #[serde(default)]
     name: Option<String>,
+    /// The second of its creation.
+    #[serde(default)]
+    made: Option<i64>,
     phase: String,
     #[serde(default)]
     ready: bool,
@@ -24,14 +27,15 @@ pub(super) struct PodCase {
 }
 
 impl PodCase {
-    pub(super) fn pod(&self) -> Pod {
+    pub(crate) fn pod(&self) -> Pod {
         let name = self.name.as_deref().unwrap_or("hello-0-abcde");
         let index = name.split('-').nth(1).unwrap();
         let ready = json!([{ "type": "Ready", "status": "True" }]);
         let containers: Vec<_> = self.containers.iter().map(container).collect();
         let mut pod = json!({
             "metadata": {
-                "name": name, "namespace": "apps", "uid": "pod-uid", "labels": { labels::COMPLETION_INDEX: index },
+                "name": name, "namespace": "apps", "uid": name, "creationTimestamp": self.made.map(at),
+                "labels": { labels::COMPLETION_INDEX: index },
             },
             "status": {
                 "phase": self.phase, "containerStatuses": containers,

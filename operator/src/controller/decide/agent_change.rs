@@ -8,11 +8,13 @@ use super::suspension;
 use crate::controller::job_ext::{counts_by_index, noted_generation};
 use crate::controller::observe::Observed;
 use crate::controller::observe::lifecycle::Lifecycle;
-use flux_api::cluster::Cluster;
+use flux_api::cluster::{Cluster, set_nodes};
+use flux_api::crd::Autoscale;
 use flux_api::objects::agent_config;
 use flux_contract::{AgentConfig, Bootstrap, Install, Workload};
 use flux_protocol::Hostlist;
 use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
 use std::net::IpAddr;
 
 /// The part of a specification that the running instance can take.
@@ -45,7 +47,10 @@ pub(crate) fn limit_to_running(
     let unstarted_leads = unstarted_leads(&running, job, &live.pods.unstarted_leads);
     let running = AgentConfig { submitted, unstarted_leads, ..running };
     let limit = backoff_limit(job);
-    let starts_anew = matches!(live.lifecycle, Lifecycle::Suspended(_));
+    cluster.keep_services(job, &running);
+    let fixed = cluster.fixed_fields.changed_since(job.annotations());
+    let is_moved = fixed.iter().any(|field| field.starts_with("spec.flux.bursting"));
+    let starts_anew = matches!(live.lifecycle, Lifecycle::Suspended(_)) && !is_moved;
     let limited = limit_to_config(cluster, &running, limit, lead, starts_anew);
     if noted_generation(job) != Some(generation) {
         refused.extend(limited.refused);
@@ -106,9 +111,10 @@ fn limit_to_config(
         } else if !has_rank(&cluster, hosts, max_size) {
             refuse("spec.maxSize", max_size);
         }
-        let (Bootstrap::Root { hosts: own } | Bootstrap::Child { hosts: own, .. }) =
-            &mut cluster.flux.bootstrap;
-        own.clone_from(hosts);
+    }
+    if !starts_anew {
+        cluster.flux.bootstrap.clone_from(&live.network.bootstrap);
+        limit_to_hosts(&mut cluster, hosts.len());
     }
     if (cluster.backoff_limit > 0) != (backoff_limit > 0) {
         let reason = "a limit cannot become 0 or begin at 0, as the workers' agents know from their \
@@ -125,14 +131,23 @@ fn limit_to_config(
         let reason = "the agents were started without it, and do not count what the queue needs";
         refused.push(format!("spec.autoscale: {reason}"));
         cluster.autoscale = None;
+        let quorum = live.broker.quorum.unwrap_or(live.cluster.size);
+        cluster.min_size = Some(quorum.min(cluster.size));
     }
     // Agents that were started without a deadline, perhaps by another release, never read one.
     cluster.deadline_by_agent = live.shutdown.deadline_seconds.is_some();
-    let new = agent_config(&cluster, lead);
-    let bootstrap = if starts_anew { &new } else { live }.network.bootstrap.clone();
-    let mut config = merge_running_config(live, new);
-    config.network.bootstrap = bootstrap;
+    let config = merge_running_config(live, agent_config(&cluster, lead));
     ApplicableSpec { cluster, config, refused }
+}
+
+/// Limits the quorum and the bounds of a size by demand to the number of hosts that Flux was started with.
+fn limit_to_hosts(cluster: &mut Cluster, hosts: usize) {
+    let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
+    cluster.min_size = cluster.min_size.map(|least| least.min(hosts));
+    if let Some(Autoscale { min_size, max_size, .. }) = &mut cluster.autoscale {
+        let hosts = i32::try_from(hosts).unwrap_or(i32::MAX);
+        (*min_size, *max_size) = ((*min_size).min(hosts), (*max_size).min(hosts));
+    }
 }
 
 fn has_rank(cluster: &Cluster, hosts: &Hostlist, size: u32) -> bool {
@@ -145,29 +160,12 @@ fn merge_running_config(live: &AgentConfig, new: AgentConfig) -> AgentConfig {
     config.broker.quorum = new.broker.quorum;
     config.shutdown.deadline_seconds = new.shutdown.deadline_seconds;
     config.network.lead_address = new.network.lead_address;
+    config.network.bootstrap = new.network.bootstrap;
     // If `spec.autoscale` was removed, the operator no longer asks the agents, which keep their settings.
     config.autoscale = live.autoscale.clone().map(|live| new.autoscale.unwrap_or(live));
     if new.cluster.size != live.cluster.size {
-        config.workload = with_flags_of(&live.workload, &new.workload);
+        set_nodes(&mut config.workload, new.cluster.size);
     }
     config.cluster = new.cluster;
     config
-}
-
-/// The workload `live` with the flags of `new`, if both are of one kind.
-fn with_flags_of(live: &Workload, new: &Workload) -> Workload {
-    let mut result = live.clone();
-    if let (Workload::Submit { submission }, Workload::Submit { submission: new })
-    | (
-        Workload::Interactive { submission: Some(submission) },
-        Workload::Interactive { submission: Some(new) },
-    ) = (&mut result, new)
-    {
-        submission.flags.clone_from(&new.flags);
-    } else if let (Workload::Batch { flags, .. }, Workload::Batch { flags: new, .. }) =
-        (&mut result, new)
-    {
-        flags.clone_from(new);
-    }
-    result
 }

@@ -67,28 +67,6 @@ mod tests {
         Autoscale { min_size, max_size, idle_seconds: 60 }
     }
 
-    #[test]
-    fn the_size_grows_at_once_and_shrinks_after_idle_time() {
-        let demand = |wanted, kept| Some(Demand { wanted, kept });
-        for (now, demand, next) in [
-            (2, None, 2),
-            (2, demand(4, None), 4),
-            (2, demand(4, Some(4)), 4),
-            (2, demand(2, Some(6)), 2),
-            (4, demand(1, None), 4),
-            (4, demand(1, Some(4)), 4),
-            (4, demand(1, Some(3)), 3),
-            (4, demand(3, Some(1)), 3),
-            // Within the bounds.
-            (2, demand(9, None), 6),
-            (4, demand(0, Some(0)), 2),
-            (1, None, 2),
-            (9, None, 6),
-        ] {
-            assert_eq!(size(&bounds(2, 6), now, demand), next, "{now} {demand:?}");
-        }
-    }
-
     proptest! {
         #[test]
         fn the_size_stays_within_its_bounds_and_keeps_wanted_pods(

@@ -52,28 +52,8 @@ mod tests {
     use super::*;
     use crate::controller::fixtures::{built, built_with, cluster};
     use crate::controller::observe::stores::strip_job;
-    use flux_api::objects::GENERATION_ANNOTATION;
     use flux_contract::Install;
     use serde_json::json;
-
-    #[test]
-    fn only_readable_runs_of_this_operator_are_its_own() {
-        let own = built(&cluster(&json!({})), 1).job;
-        let mut of_go = own.clone();
-        of_go.annotations_mut().remove(GENERATION_ANNOTATION);
-        let release = || Some(Foreign::Release("agent".to_owned()));
-        for (job, has_config_map, is_readable, agent_image, expected) in [
-            (&own, true, true, "agent", None),
-            (&own, true, true, "agent:9", None),
-            (&own, true, false, "agent", release()),
-            (&own, false, false, "agent", None),
-            (&own, false, false, "agent:9", release()),
-            (&of_go, false, false, "agent", Some(Foreign::Operator)),
-        ] {
-            let found = foreign(job, has_config_map, is_readable, agent_image);
-            assert_eq!(found, expected, "{has_config_map} {is_readable} {agent_image}");
-        }
-    }
 
     #[test]
     fn the_agent_image_is_found_mounted_and_copied() {

@@ -294,36 +294,3 @@ pub(crate) fn failure_of_lost_lead(code: i32) -> Outcome {
     let message = format!("command exited with code {code}{}; {gone}", meaning(code));
     Outcome::new(Reason::CommandFailed, message)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::controller::fixtures::{built, cluster, ended_job};
-    use serde_json::json;
-
-    #[test]
-    fn the_job_condition_has_the_exit_code_of_lost_leads() {
-        let policy = built(&cluster(&json!({})), 1).job.spec.unwrap().pod_failure_policy;
-        for (reason, pod, code, rule, expected) in [
-            ("PodFailurePolicy", "hello-0-abcde", 7, 1, Some("CommandFailed")),
-            ("PodFailurePolicy", "hello-0-abcde", 69, 1, Some("HookFailed")),
-            ("PodFailurePolicy", "hello-1-abcde", 73, 1, None),
-            // The message does not agree with the rules of the Job.
-            ("PodFailurePolicy", "hello-0-abcde", 75, 1, None),
-            ("PodFailurePolicy", "hello-0-abcde", 7, 0, None),
-            ("PodFailurePolicy", "hello-0-abcde", 7, 2, None),
-            ("PodFailurePolicy", "hello-0-abcde", 7, 9, None),
-            ("BackoffLimitExceeded", "hello-0-abcde", 7, 1, None),
-        ] {
-            let mut job = ended_job("Failed", reason);
-            job.spec.as_mut().unwrap().pod_failure_policy.clone_from(&policy);
-            let conditions = job.status.as_mut().unwrap().conditions.as_mut().unwrap();
-            conditions[0].message = Some(format!(
-                "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index {rule}"
-            ));
-            let found = exit_code_of_lost_lead(&job);
-            assert_eq!(found, expected.map(|_| code), "{reason} {pod} {code} {rule}");
-            assert_eq!(found.map(|code| failure_of_lost_lead(code).reason).as_deref(), expected);
-        }
-    }
-}

@@ -106,7 +106,7 @@ fn is_complete(leads: &[Pod], job: &Job) -> bool {
     !is_finished(job) && (!leads.is_empty() || active == 0)
 }
 
-fn unstarted_leads(leads: &[Pod], runner: &str) -> Vec<u32> {
+pub(super) fn unstarted_leads(leads: &[Pod], runner: &str) -> Vec<u32> {
     let unstarted = leads.iter().filter(|lead| is_unstarted(lead, runner));
     let mut places: Vec<u32> = unstarted.map(replaced_before).collect();
     places.sort_unstable();
@@ -119,7 +119,7 @@ fn just_started(job: &Job, now: &Time) -> bool {
 
 /// The newest of the lead's pods, and the one before it. If the newest refuses to repeat a command, the pod that ran
 /// the command takes its place, if it still exists.
-fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) {
+pub(super) fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) {
     leads.sort_by_key(age);
     let refuses = |pod: &Pod| exit_code(pod, runner) == Some(Exit::LeadLost.code().into());
     let first = leads.iter().position(|pod| shows_end_of_command(pod, runner));
@@ -131,7 +131,7 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) 
 
 /// Orders failed pods by how likely they made the Job fail, the likeliest first: the oldest of those that nobody
 /// stopped, then killed pods, those with most replacements first.
-fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
+pub(super) fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
     let code = exit_code(pod, runner);
     let is_killed = is_unstarted(pod, runner) || code.is_some_and(|code| KILLED.contains(&code));
     let is_stopped =
@@ -161,99 +161,4 @@ fn shows_end_of_command(pod: &Pod, runner: &str) -> bool {
 
 fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
     (pod.creation_timestamp().map(|time| time.0), pod.name_any())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::controller::fixtures::{at, ended, pod, running};
-    use flux_contract::invocation::REPLACED_VARIABLES;
-    use k8s_openapi::api::core::v1::{ContainerState, PodCondition};
-
-    /// A pod that was created at second `second` and has ended with `code`, or runs.
-    fn made(second: i64, code: Option<i32>) -> Pod {
-        let refusal = r#"{"exitCode":77,"commandRan":false}"#;
-        let message = |code| (code == 77).then_some(refusal);
-        let state = code.map_or_else(running, |code| ended(code, "Error", message(code)));
-        with_runner(second, state)
-    }
-
-    fn with_runner(second: i64, state: ContainerState) -> Pod {
-        let phase = if state.running.is_some() { "Running" } else { "Failed" };
-        let mut pod = pod(&format!("hello-0-{second}"), phase, "hello", state);
-        pod.metadata.creation_timestamp = Some(at(second));
-        pod
-    }
-
-    #[test]
-    fn unstarted_leads_are_listed_by_their_place() {
-        let unstarted = |second, before: &str| {
-            let mut pod = made(second, Some(137));
-            pod.status.as_mut().unwrap().container_statuses = None;
-            pod.annotations_mut().insert(REPLACED_VARIABLES[1].1.to_owned(), before.to_owned());
-            pod
-        };
-        let leads = [unstarted(3, "1"), made(2, Some(137)), unstarted(1, "0"), made(4, None)];
-        assert_eq!(unstarted_leads(&leads, "hello"), [0, 1]);
-    }
-
-    fn second(pod: Option<Pod>) -> Option<i64> {
-        pod?.metadata.creation_timestamp.map(|time| time.0.as_second())
-    }
-
-    #[test]
-    fn the_lead_is_the_newest_or_the_one_that_ran() {
-        for (codes, expected) in [
-            (&[Some(137), None][..], Some(2)),
-            (&[Some(137), Some(77)], Some(1)),
-            // The first pod ran the command.
-            (&[Some(75), Some(137), Some(77)], Some(1)),
-            (&[Some(77)], Some(1)),
-            (&[], None),
-        ] {
-            let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
-            assert_eq!(second(select_lead(pods.collect(), "hello").0), expected);
-        }
-        let stopped = ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#));
-        for first in [stopped, ended(255, "Unknown", None)] {
-            let leads = vec![with_runner(1, first), made(2, Some(77))];
-            let (lead, _) = select_lead(leads, "hello");
-            assert_eq!(second(lead), Some(2), "the newest lead has the reason");
-        }
-        let mut evicted = with_runner(1, ended(137, "ContainerStatusUnknown", None));
-        evicted.status.as_mut().unwrap().reason = Some("Evicted".to_owned());
-        let (lead, _) = select_lead(vec![evicted, made(2, Some(77))], "hello");
-        assert_eq!(second(lead), Some(1), "the kubelet has a reason");
-        let (lead, earlier) =
-            select_lead((1..4).map(|second| made(second, None)).collect(), "hello");
-        assert_eq!((second(lead), second(earlier)), (Some(3), Some(2)));
-    }
-
-    #[test]
-    fn own_failures_rank_before_kills_and_kills_before_stops() {
-        let failed = |second, code| made(second, Some(code));
-        let killed = |second, before: &str| {
-            let mut pod = failed(second, 137);
-            pod.annotations_mut().insert(REPLACED_VARIABLES[0].1.to_owned(), before.to_owned());
-            pod
-        };
-        let mut disrupted = made(1, None);
-        let condition = PodCondition {
-            type_: "DisruptionTarget".to_owned(),
-            status: "True".to_owned(),
-            ..PodCondition::default()
-        };
-        disrupted.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
-        for (pods, first) in [
-            (vec![killed(1, "6"), failed(2, 69)], 2),
-            (vec![killed(1, "0"), killed(2, "5"), killed(3, "6")], 3),
-            // The Job has no backoff limit per index.
-            (vec![failed(1, 137), failed(2, 137)], 1),
-            (vec![failed(1, 75), failed(2, 137)], 2),
-            (vec![disrupted, failed(2, 137)], 2),
-        ] {
-            let found = pods.into_iter().min_by_key(|pod| failure_rank(pod, "hello"));
-            assert_eq!(second(found), Some(first));
-        }
-    }
 }

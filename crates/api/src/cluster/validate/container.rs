@@ -70,7 +70,8 @@ pub(super) fn containers(
             {
                 service_names(&path, sidecar, name, &mut addresses, faults);
             }
-            sidecars.push(Sidecar { container: own, wrapped: wrapped(spec, container) });
+            let wrapped = wrapped(spec, container);
+            sidecars.push(Sidecar { field: path, container: own, wrapped });
         }
     }
     Containers { runner: flux, sidecars, pod: parts.into_spec(shared) }
