@@ -118,7 +118,7 @@ async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Valu
         (value("version").await?, value("rank").await?, value("size").await?);
     let number = |text: String| text.parse::<u32>().unwrap_or_default();
     Ok(Json(json!({
-        "name": context.cluster, "user": context.users.name_of(context.defaults.uid),
+        "name": context.cluster, "user": context.user(context.defaults.uid),
         "broker_version": version, "rank": number(rank), "size": number(size),
     })))
 }
@@ -148,7 +148,7 @@ async fn jobs(
     State(Served { context, .. }): State<Served>,
     Extension(query): Extension<Query>,
 ) -> Result<Json<Value>, Refusal> {
-    let filter = query::filter(&query, |name| context.users.uid_of(name))?;
+    let filter = query::filter(&query, |name| context.uid_of(name))?;
     let (jobs, next) = listing::page(&mut context.connect().await?, &filter).await?;
     let jobs: Vec<_> = jobs.into_iter().map(|job| context.job(job)).collect();
     let cursor = next.map(listing::Cursor::text);

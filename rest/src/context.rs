@@ -3,27 +3,23 @@
 use crate::instance::{Rank, Standing, resources};
 use crate::job::Job;
 use crate::submission::Defaults;
-use crate::users::Users;
 use flux_contract::token::fingerprint;
 use flux_contract::{Phase, ServedInstance};
 use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
 use flux_protocol::jobspec::flux_run_environment;
+use flux_server::users::{User, name_of, users};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq as _;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::UnixStream;
-use tokio::time::timeout;
 
 /// How long a broker may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long PID 1 may take to answer, which it does from memory.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Context {
     broker: BrokerAddress,
@@ -33,11 +29,11 @@ pub(crate) struct Context {
     code: Mutex<Option<NewToken>>,
     /// Name of the MiniCluster.
     pub(crate) cluster: String,
-    pub(crate) users: Users,
+    users: Vec<User>,
     pub(crate) defaults: Defaults,
-    /// The socket of PID 1.
+    /// The file in which PID 1 reports its progress.
     agent: PathBuf,
-    /// The phases of the start, for a user whom PID 1 does not answer.
+    /// The phases of the start, for a user who may not read that file.
     timeline: Vec<Phase>,
 }
 
@@ -73,7 +69,7 @@ impl Context {
             fingerprint,
             code: Mutex::new(new_token),
             cluster: instance.cluster,
-            users: Users::read(&instance.users),
+            users: users(&fs::read(&instance.users).unwrap_or_default()).collect(),
             defaults,
             agent: instance.agent,
             timeline: instance.timeline,
@@ -89,12 +85,21 @@ impl Context {
         new.take_if(is_code).map(|new| new.token)
     }
 
+    /// The name of a user, or the number where there is no name.
+    pub(crate) fn user(&self, uid: u32) -> String {
+        name_of(self.users.iter().cloned(), uid)
+    }
+
+    pub(crate) fn uid_of(&self, name: &str) -> Option<u32> {
+        self.users.iter().find(|user| user.name == name).map(|user| user.uid)
+    }
+
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         within(CONNECT_TIMEOUT, "a connection", self.broker.connect()).await
     }
 
     pub(crate) fn job(&self, listed: job_list::Job) -> Job {
-        Job::new(listed, |uid| self.users.name_of(uid))
+        Job::new(listed, |uid| self.user(uid))
     }
 
     /// The ranks of the instance, as the API has them.
@@ -108,7 +113,7 @@ impl Context {
     pub(crate) async fn instance(&self) -> Result<Value, SocketError> {
         let standing = Standing::of(&mut self.connect().await?).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let timeline = phases(&self.agent).await;
+        let timeline = phases(&self.agent);
         let timeline = timeline.as_ref().unwrap_or(&self.timeline);
         Ok(standing.document(&self.cluster, timeline, now))
     }
@@ -121,14 +126,9 @@ struct Report {
     phases: Vec<Phase>,
 }
 
-/// The phases that are over, by the report of PID 1 on its socket.
-async fn phases(agent: &Path) -> Option<Vec<Phase>> {
-    let ask = async {
-        let mut report = Vec::new();
-        UnixStream::connect(agent).await.ok()?.read_to_end(&mut report).await.ok()?;
-        serde_json::from_slice::<Report>(&report).ok()
-    };
-    let mut phases = timeout(STATUS_TIMEOUT, ask).await.ok()??.phases;
+/// The phases that are over, by the report of PID 1.
+fn phases(agent: &Path) -> Option<Vec<Phase>> {
+    let Report { mut phases } = serde_json::from_slice(&fs::read(agent).ok()?).ok()?;
     phases.pop();
     Some(phases)
 }

@@ -4,9 +4,10 @@ use crate::answer::{Refusal, event};
 use crate::context::Context;
 use axum::response::sse::Event;
 use flux_protocol::client::job_info::{self, EVENTS, OUTPUT, WAIT_CREATE};
-use flux_protocol::client::{BrokerSocket, SocketError, job_list};
+use flux_protocol::client::{SocketError, job_list};
 use flux_protocol::output::OutputEvent;
-use futures::{Stream, stream};
+use futures::future::ready;
+use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -66,55 +67,23 @@ pub(crate) async fn follow(
     job_list::find(&mut socket, id, None).await?;
     let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
     job_info::follow(&mut socket, id, log.path(), flags).await?;
-    let following = Following { context, socket, id, log, path, part: Part::Log };
-    Ok(stream::unfold(following, |mut following| async {
-        let next = following.next().await?;
-        Some((next, following))
-    }))
+    // A job without output has no such log. Only its end follows.
+    let entries = stream::unfold(socket, |mut socket| async {
+        let entry = job_info::next_event(&mut socket).await.ok()??;
+        Some((entry, socket))
+    });
+    let events = entries.filter_map(move |entry| ready(log.event(&entry)));
+    let end = stream::once(async move {
+        end(&context, id)
+            .await
+            .unwrap_or_else(|error| event("error", &Refusal::from(error).document(&path)))
+    });
+    Ok(events.chain(end))
 }
 
-struct Following {
-    context: Arc<Context>,
-    socket: BrokerSocket,
-    id: u64,
-    log: Log,
-    path: String,
-    part: Part,
-}
-
-/// What comes next.
-enum Part {
-    Log,
-    Job,
-    Nothing,
-}
-
-impl Following {
-    async fn next(&mut self) -> Option<Event> {
-        if matches!(self.part, Part::Log) {
-            // A job without output has no such log. Only its end follows.
-            while let Ok(Some(entry)) = job_info::next_event(&mut self.socket).await {
-                let event = self.log.event(&entry);
-                if event.is_some() {
-                    return event;
-                }
-            }
-            self.part = Part::Job;
-        }
-        if matches!(self.part, Part::Nothing) {
-            return None;
-        }
-        self.part = Part::Nothing;
-        Some(match self.end().await {
-            Ok(end) => end,
-            Err(error) => event("error", &Refusal::from(error).document(&self.path)),
-        })
-    }
-
-    async fn end(&self) -> Result<Event, SocketError> {
-        let job = job_list::wait_for_end(&mut self.context.connect().await?, self.id).await?;
-        Ok(event("end", &self.context.job(job)))
-    }
+async fn end(context: &Context, id: u64) -> Result<Event, SocketError> {
+    let job = job_list::wait_for_end(&mut context.connect().await?, id).await?;
+    Ok(event("end", &context.job(job)))
 }
 
 /// The last part of the output of job `id` so far, of that stream or of both, and whether there was more before.

@@ -15,7 +15,6 @@ mod metrics;
 mod query;
 mod router;
 mod submission;
-mod users;
 
 use crate::context::{Context, NewToken};
 use flux_contract::{Exit, ServedInstance, token};

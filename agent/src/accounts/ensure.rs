@@ -1,36 +1,16 @@
 //! The account that the broker runs as, in the image's own /etc.
 
-use crate::accounts::passwd::{Databases, FIRST_FREE, LAST_FREE, NewUser, User, fits_field};
+use crate::accounts::passwd::{Databases, FIRST_FREE, LAST_FREE, NewUser, fits_field};
+use crate::failure::Failure;
 use crate::system::files;
 use crate::system::root::below;
+use flux_contract::Exit;
+use flux_server::users::User;
+use std::fmt::Display;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AccountError {
-    #[error("user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd")]
-    Field { text: String },
-    #[error("could not read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        cause: io::Error,
-    },
-    #[error(
-        "could not add user {name:?} to {}; add the user to the image, make the file writable, or set commands.runFluxAsRoot",
-        path.display()
-    )]
-    Write {
-        name: String,
-        path: PathBuf,
-        #[source]
-        cause: io::Error,
-    },
-    #[error("could not add user {name:?}: no user id from {FIRST_FREE} to {LAST_FREE} is free")]
-    Full { name: String },
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Account {
@@ -41,54 +21,52 @@ pub(crate) struct Account {
     pub home: PathBuf,
     /// The primary group, then the supplementary ones.
     pub groups: Vec<u32>,
-    /// Notes for people: the requested number belongs to another user, or the home could not be made.
+    /// Notes for people: the requested number belongs to another user, the home could not be made, or no entry.
     pub notes: Vec<String>,
 }
 
+fn refused(why: impl Display) -> Failure {
+    Failure::new(Exit::Prepare, format!("prepare the account that Flux runs as: {why}"))
+}
+
 /// The account `name` below `root`, created with `uid` and `home` if there is none. If another account has `uid`, the new one
-/// gets the next free number, and a note has the reason: many images have a user 1000 of their own.
+/// gets the next free number, and a note has the reason: many images have a user 1000 of their own. With a read-only root
+/// file system there is a uid but no name for it, and `home_without_entry`. Flux itself runs so.
 pub(crate) fn ensure_user(
     root: &Path,
     name: &str,
     uid: u32,
     home: &Path,
-) -> Result<Account, AccountError> {
+    home_without_entry: &Path,
+) -> Result<Account, Failure> {
     for text in [name, &home.to_string_lossy()] {
         if text.is_empty() || !fits_field(text) {
-            return Err(AccountError::Field { text: text.to_owned() });
+            return Err(refused(format!(
+                "user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd"
+            )));
         }
     }
     let databases = read(root)?;
-    let mut notes = Vec::new();
-    let user = match databases.find_user(name) {
-        Some(user) => user,
-        None => make_user(root, &databases, name, uid, home, &mut notes)?,
-    };
-    let groups = databases.groups_of(&user);
-    let home = usable_home(root, &user, home, &mut notes);
-    let User { name, uid, gid, .. } = user;
-    Ok(Account { name, uid, gid, home, groups, notes })
-}
-
-fn make_user(
-    root: &Path,
-    databases: &Databases,
-    name: &str,
-    uid: u32,
-    home: &Path,
-    notes: &mut Vec<String>,
-) -> Result<User, AccountError> {
-    let NewUser { user, added } = databases
-        .new_user(name, uid, home)
-        .ok_or_else(|| AccountError::Full { name: name.to_owned() })?;
+    if let Some(user) = databases.find_user(name) {
+        return Ok(account(root, &databases, user, home, Vec::new()));
+    }
+    let NewUser { user, added } = databases.new_user(name, uid, home).ok_or_else(|| {
+        refused(format!(
+            "could not add user {name:?}: no user id from {FIRST_FREE} to {LAST_FREE} is free"
+        ))
+    })?;
     for (file, text) in added {
         let path = root.join("etc").join(file);
-        append_to(&path, &text).map_err(|cause| AccountError::Write {
-            name: name.to_owned(),
-            path,
-            cause,
-        })?;
+        if let Err(error) = append_to(&path, &text) {
+            let note = format!(
+                "could not add user {name:?} to {}; add the user to the image, make the file writable, or set commands.runFluxAsRoot: {error}; running Flux as uid {uid} without an entry in /etc/passwd",
+                path.display()
+            );
+            let (name, home) = (name.to_owned(), home_without_entry.to_owned());
+            return Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: vec![note] });
+        }
     }
+    let mut notes = Vec::new();
     if user.uid != uid {
         let owner = databases.find_uid(uid).map(|owner| owner.name).unwrap_or_default();
         notes.push(format!(
@@ -96,15 +74,30 @@ fn make_user(
             user.uid
         ));
     }
-    Ok(user)
+    Ok(account(root, &databases, user, home, notes))
 }
 
-fn read(root: &Path) -> Result<Databases, AccountError> {
+fn account(
+    root: &Path,
+    databases: &Databases,
+    user: User,
+    home: &Path,
+    mut notes: Vec<String>,
+) -> Account {
+    let groups = databases.groups_of(&user);
+    let home = usable_home(root, &user, home, &mut notes);
+    let User { name, uid, gid, .. } = user;
+    Account { name, uid, gid, home, groups, notes }
+}
+
+fn read(root: &Path) -> Result<Databases, Failure> {
     let text = |name| {
         let path = root.join("etc").join(name);
         match fs::read(&path) {
-            Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            read => read.map_err(|cause| AccountError::Read { path, cause }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            read => {
+                read.map_err(|error| refused(format!("could not read {}: {error}", path.display())))
+            }
         }
     };
     Ok(Databases { passwd: text("passwd")?, group: text("group")? })
@@ -155,6 +148,10 @@ mod tests {
 
     const HOME: &str = "/home/flux";
 
+    fn flux_user(root: &tempfile::TempDir) -> Account {
+        ensure_user(root.path(), "flux", 1000, Path::new(HOME), Path::new("/none")).unwrap()
+    }
+
     fn image(passwd: &str, group: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("etc")).unwrap();
@@ -172,7 +169,7 @@ mod tests {
         let root =
             image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:root,flux\nadm:x:4:root\n");
         fs::create_dir_all(root.path().join("srv/flux")).unwrap();
-        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        let account = flux_user(&root);
         assert_eq!((account.uid, account.gid), (2000, 2000));
         assert_eq!(account.home, Path::new("/srv/flux"));
         assert_eq!(account.groups, [2000, 10]);
@@ -188,7 +185,7 @@ mod tests {
         }
         fs::set_permissions(root.path().join("etc/passwd"), Permissions::from_mode(0o664)).unwrap();
         let inode = fs::metadata(root.path().join("etc/passwd")).unwrap().ino();
-        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        let account = flux_user(&root);
         assert_eq!((account.uid, account.gid), (1000, 1000));
         let home = fs::metadata(root.path().join("home/flux")).unwrap();
         assert_eq!((home.uid(), home.gid(), home.mode() & 0o777), (1000, 1000, 0o700));
@@ -198,7 +195,7 @@ mod tests {
             content(root.path(), "passwd").ends_with("\nflux:*:1000:1000::/home/flux:/bin/sh\n")
         );
 
-        let again = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        let again = flux_user(&root);
         assert_eq!(again, account);
         assert_eq!(content(root.path(), "passwd").lines().count(), 2);
     }
@@ -209,7 +206,7 @@ mod tests {
             "ubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n",
             "ubuntu:x:1000:\nstaff:x:1001:\n",
         );
-        let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        let account = flux_user(&root);
         assert_eq!((account.uid, account.gid), (1002, 1002));
         assert!(account.notes[0].contains("\"ubuntu\""), "{:?}", account.notes);
         assert!(account.notes[0].contains("fluxUser"), "{:?}", account.notes);
@@ -218,7 +215,7 @@ mod tests {
     #[test]
     fn an_image_without_a_user_database_gets_one() {
         let root = tempfile::tempdir().unwrap();
-        ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
+        flux_user(&root);
         assert_eq!(content(root.path(), "group"), "flux:x:1000:\n");
     }
 
@@ -228,8 +225,9 @@ mod tests {
         let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
         let root = image(&format!("flux:x:{uid}:{gid}::/blocked/home:/bin/sh\n"), "");
         fs::write(root.path().join("blocked"), "a file").unwrap();
-        let account = ensure_user(root.path(), "flux", 1000, Path::new("/mnt/home")).unwrap();
-        assert_eq!(account.home, Path::new("/mnt/home"));
+        let wanted = Path::new("/mnt/home");
+        let account = ensure_user(root.path(), "flux", 1000, wanted, wanted).unwrap();
+        assert_eq!(account.home, wanted);
         assert!(root.path().join("mnt/home").is_dir());
         assert!(account.notes[0].contains("/blocked/home"), "{:?}", account.notes);
     }
@@ -238,8 +236,9 @@ mod tests {
     fn names_that_would_break_passwd_are_refused() {
         let root = image("", "");
         for name in ["", "a:b", "a\nroot2:x:0:0::/:"] {
-            let refused = ensure_user(root.path(), name, 1000, Path::new(HOME));
-            assert!(matches!(refused, Err(AccountError::Field { .. })), "{name:?}");
+            let home = Path::new(HOME);
+            let refused = ensure_user(root.path(), name, 1000, home, home).unwrap_err();
+            assert!(refused.to_string().contains("do not fit /etc/passwd"), "{name:?}");
         }
         assert_eq!(content(root.path(), "passwd"), "");
     }

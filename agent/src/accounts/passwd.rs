@@ -1,20 +1,13 @@
 //! The user database as values: passwd(5) and group(5). A static binary cannot use NSS, and the broker's user is a local one.
 //! The agent only appends to the files, so entries that it cannot read stay the same.
 
-use std::path::{Path, PathBuf};
+use flux_server::users::{self, User, entry_name, lines};
+use std::path::Path;
 
 /// Lowest number of a new user whose requested number is taken (login.defs(5), `UID_MIN`).
 pub(super) const FIRST_FREE: u32 = 1000;
 /// Highest number of such a user (login.defs(5), `UID_MAX`), below that of `nobody`.
 pub(super) const LAST_FREE: u32 = 60_000;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct User {
-    pub(crate) name: String,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) home: PathBuf,
-}
 
 struct Group {
     name: String,
@@ -34,7 +27,7 @@ pub struct Databases {
 
 impl Databases {
     pub(crate) fn users(&self) -> impl Iterator<Item = User> {
-        lines(&self.passwd).filter_map(user)
+        users::users(&self.passwd)
     }
 
     /// The user `name`, in the first such line as for getpwnam(3).
@@ -45,6 +38,11 @@ impl Databases {
     /// The user with number `uid`, in the first such line as for getpwuid(3).
     pub(crate) fn find_uid(&self, uid: u32) -> Option<User> {
         self.users().find(|user| user.uid == uid)
+    }
+
+    /// The name of the user with number `uid`, or the number where there is none.
+    pub(crate) fn name_of(&self, uid: u32) -> String {
+        users::name_of(self.users(), uid)
     }
 
     fn groups(&self) -> impl Iterator<Item = Group> {
@@ -105,21 +103,6 @@ pub(crate) fn fits_field(text: &str) -> bool {
     !text.contains([':', '\n', '\0'])
 }
 
-/// The lines in UTF-8. Flux's user is in none of the others.
-fn lines(text: &[u8]) -> impl Iterator<Item = &str> {
-    text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok())
-}
-
-fn user(line: &str) -> Option<User> {
-    let mut fields = line.split(':');
-    let name = entry_name(fields.next()?)?;
-    let _password = fields.next()?;
-    let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    let _comment = fields.next()?;
-    let home = PathBuf::from(fields.next()?);
-    Some(User { name, uid, gid, home })
-}
-
 fn group(line: &str) -> Option<Group> {
     let mut fields = line.split(':');
     let name = entry_name(fields.next()?)?;
@@ -128,11 +111,6 @@ fn group(line: &str) -> Option<Group> {
     let members = fields.next().unwrap_or_default().split(',').map(str::trim);
     let members = members.filter(|member| !member.is_empty()).map(str::to_owned).collect();
     Some(Group { name, gid, members })
-}
-
-/// The name of an entry, unless the line is a comment or a `+` or `-` line of NIS.
-fn entry_name(name: &str) -> Option<String> {
-    (!name.is_empty() && !name.starts_with(['#', '+', '-'])).then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -156,12 +134,6 @@ mod tests {
             let new = flux(&databases("", group));
             assert_eq!((new.user.gid, new.added[0].0), (gid, "passwd"));
         }
-    }
-
-    #[test]
-    fn lines_of_nis_and_comments_are_skipped() {
-        let databases = databases("#flux:x:1:1::/:\n+flux:x:1:1::/:\n+::::::\n", "");
-        assert_eq!((databases.find_user("flux"), databases.find_uid(1)), (None, None));
     }
 
     proptest! {

@@ -227,11 +227,11 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         }
         Command::Plan(question) => inspect::plan(&question),
         Command::Keygen(keygen) => keygen::run(&keygen),
-        Command::Status(question) => block_on(wait::status(&question)),
+        Command::Status(question) => wait::status(&question),
         Command::Ready { pod, timeout } => block_on(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => block_on(wait::wait(what, &pod, timeout)),
         Command::Probe(probe) => block_on(probe::run(&probe)),
-        Command::Ps(question) => block_on(ps::run(&question)),
+        Command::Ps(question) => ps::run(&question),
         Command::Resolve(resolve) => block_on(resolve::run(&resolve)),
         Command::Exec { target, argv } => become_user::exec(Some(&target), &argv),
         Command::Start { limits, argv } => {
@@ -250,7 +250,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Fluxion => fluxion::run(),
         Command::Resources(question) => inspect::resources(&question),
         Command::Instance(arguments) => block_on(instance::run(&arguments)),
-        Command::Serve(serve) => block_on(serve::run(serve)),
+        Command::Serve(serve) => serve::run(serve),
         Command::Pack { path } => transfer::pack(&path),
         Command::Unpack { path, name } => transfer::unpack(path, name),
         Command::Diagnose { flux } => block_on(async { ended_with(diagnose::run(&flux).await) }),

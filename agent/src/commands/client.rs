@@ -155,21 +155,15 @@ impl Client {
 
     /// Becomes `program` with `arguments`. Returns only after a failure.
     pub(crate) fn become_program(
-        self,
+        mut self,
         program: &OsStr,
         arguments: &[OsString],
         go_home: GoHome,
     ) -> Result<(), Failure> {
-        let environment = self.become_user(go_home)?;
-        let mut command = Command::new(program);
-        become_command(command.args(arguments).env_clear().envs(environment))
-    }
-
-    /// Becomes the broker's user in a usable directory, and returns the environment of the client.
-    fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
-        Ok(self.environment)
+        let mut command = Command::new(program);
+        become_command(command.args(arguments).env_clear().envs(self.environment))
     }
 
     /// Changes from an unusable working directory to the home directory. Prints this only on a terminal, as a script may

@@ -8,8 +8,8 @@ use crate::lead::wait::wait_for_lead;
 use crate::plan::decide;
 use crate::plan::step::Role;
 use crate::program::mpi::{self, Choice};
-use crate::status::client;
 use crate::status::document::StatusReport;
+use crate::status::file;
 use crate::system::check::{Check, Found, any_failed, text};
 use crate::system::output::chain;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, Exit, Install, Workload};
@@ -31,8 +31,6 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The kernel's counters of the memory limit of this container (cgroup v2).
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
 const LOW_SPACE_MEBIBYTES: u64 = 64;
-/// How long the agent may take for an answer that it has in memory.
-const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
     let checks = all(&question.pod).await;
@@ -64,7 +62,7 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
         check("memory", memory(&pod)),
         check("space", space(&pod)),
         check("MPI", mpi(&pod)),
-        check("agent", agent(&pod).await),
+        check("agent", agent(&pod)),
         check("lead", lead(&pod).await),
         check("broker", broker(&pod).await),
         check("resources", resources(&pod).await),
@@ -250,9 +248,8 @@ fn directories(pod: &PodContext) -> Found {
     }
 }
 
-async fn agent(pod: &PodContext) -> Found {
-    let socket = pod.root.at(pod.config.layout.agent_socket());
-    match client::ask(&socket, AGENT_TIMEOUT).await {
+fn agent(pod: &PodContext) -> Found {
+    match file::read(&pod.root, &pod.config.layout) {
         Ok(StatusReport { phase, last_error: Some(error), .. }) => Found::warning(
             format!("phase {phase}, last error: {error}"),
             "if the run went on since, nothing; else what the error names",
@@ -263,10 +260,10 @@ async fn agent(pod: &PodContext) -> Found {
             "kubectl logs of this container says why it ended each time",
         ),
         Err(_) if !pod.facts.is_runner => {
-            Found::skipped("it answers in the container that runs Flux")
+            Found::skipped("its status is in the container that runs Flux")
         }
         Err(error) => Found::failed(
-            format!("{error:#}"),
+            error.to_string(),
             "flux-agent run is not, or no longer, the first process of this container, or this is another user than it",
         ),
     }

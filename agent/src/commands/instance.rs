@@ -54,10 +54,7 @@ async fn ask(
     socket: &mut BrokerSocket,
 ) -> Result<InstanceReport, SocketError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let name_of = |uid| {
-        let account = pod.facts.accounts.find_uid(uid);
-        account.map_or_else(|| uid.to_string(), |user| user.name)
-    };
+    let name_of = |uid| pod.facts.accounts.name_of(uid);
     let states: &[_] =
         if arguments.all { &["pending", "running", "inactive"] } else { &["pending", "running"] };
     let ranks = resource::ranks(socket).await?;

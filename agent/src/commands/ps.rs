@@ -55,30 +55,29 @@ struct Row {
     name: String,
 }
 
-pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) fn run(question: &PodQuestion) -> Result<(), Failure> {
     let pod = &question.pod;
     // Without this file, users are shown as numbers.
     let passwd = fs::read(pod.root.at("/etc/passwd")).unwrap_or_default();
     let users = Databases { passwd, ..Databases::default() };
-    let user = |uid: u32| users.find_uid(uid).map_or_else(|| uid.to_string(), |user| user.name);
     let failed = |error: ProcError| Failure::new(Exit::Prepare, format!("read /proc: {error}"));
     let uptime = Uptime::current().map_err(failed)?.uptime_duration();
     let all = all_processes().map_err(failed)?;
     // Processes that have ended meanwhile are left out.
-    let rows = all.filter_map(|process| row(&process.ok()?, uptime, &user)).collect();
-    let hook_runs = wait::runs_hook(pod).await;
+    let rows = all.filter_map(|process| row(&process.ok()?, uptime, &users)).collect();
+    let hook_runs = wait::runs_hook(pod);
     let rows = with_origins(rows, hook_runs);
     question.output.print(&rows, || text(&rows));
     Ok(())
 }
 
-fn row(process: &Process, uptime: Duration, user: &impl Fn(u32) -> String) -> Option<Row> {
+fn row(process: &Process, uptime: Duration, users: &Databases) -> Option<Row> {
     let stat = process.stat().ok()?;
     let started = Duration::from_secs(stat.starttime / procfs::ticks_per_second());
     Some(Row {
         pid: stat.pid,
         parent: stat.ppid,
-        user: user(process.uid().ok()?),
+        user: users.name_of(process.uid().ok()?),
         state: stat.state,
         zombie: stat.state == 'Z',
         seconds: uptime.saturating_sub(started).as_secs(),

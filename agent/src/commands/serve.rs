@@ -6,7 +6,7 @@ use crate::commands::pod::PodContext;
 use crate::failure::{Failure, failed};
 use crate::plan::submission::has_validator;
 use crate::program::submit::limits;
-use crate::status::client::ask;
+use crate::status::file;
 use crate::system::files::is_executable;
 use clap::Args;
 use flux_contract::token::fingerprint;
@@ -14,12 +14,9 @@ use flux_contract::{Exit, Layout, ServedInstance};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// A shorter token could be guessed.
 const SHORTEST_TOKEN: usize = 16;
-/// How long PID 1 may take to answer, which it does from memory.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How it is served.
 #[derive(Debug, Args)]
@@ -41,18 +38,17 @@ pub(crate) struct Serve {
 }
 
 /// Returns only when it failed.
-pub(crate) async fn run(serve: Serve) -> Result<(), Failure> {
+pub(crate) fn run(serve: Serve) -> Result<(), Failure> {
     let pod = PodContext::read(&serve.pod)?;
-    // Flux's user may not be allowed to read the file, nor to ask PID 1.
+    // Flux's user may not be allowed to read these files.
     let token = serve.token_file.as_deref().map(token).transpose()?;
-    let agent = pod.root.at(pod.config.layout.agent_socket());
-    let report = ask(&agent, STATUS_TIMEOUT).await.unwrap_or_default();
+    let report = file::read(&pod.root, &pod.config.layout).unwrap_or_default();
     let (client, broker) = connected(&pod)?;
     let program = program()?;
     let instance = ServedInstance {
         cluster: pod.config.cluster.name.to_string(),
         broker: broker.socket,
-        agent,
+        agent: pod.root.at(pod.config.layout.agent_status()),
         // The last phase is not over.
         timeline: report.phases.split_last().map_or_else(Vec::new, |(_, over)| over.to_vec()),
         users: pod.root.at("/etc/passwd"),

@@ -1,5 +1,5 @@
-//! Subcommands that ask the agent of this pod: `flux-agent status` prints its state, `ready` checks whether the pod is ready,
-//! `wait` waits for an event.
+//! Subcommands that read the status of the agent of this pod: `flux-agent status` prints it, `ready` checks whether the pod
+//! is ready, `wait` waits for an event.
 
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion, duration};
 use crate::commands::pod::{PodContext, own_layout, read_certificate};
@@ -7,28 +7,23 @@ use crate::failure::{Failure, NO};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
 use crate::plan::decide;
-use crate::status::client::ask;
 use crate::status::document::StatusReport;
+use crate::status::file;
 use crate::system::output::log_line;
 use flux_contract::Layout;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), Failure> {
-    let socket = agent_socket(arguments);
     let deadline = Instant::now() + duration(seconds);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match ask(&socket, ANSWER_TIMEOUT).await {
+        match report_of(arguments) {
             Ok(report) if report.ready => return Ok(()),
             Ok(report) if left.is_zero() || report.over => return Err(not_ready(&report)),
-            Err(error) if left.is_zero() => {
-                return Err(Failure::with_code(NO, format!("{error:#}")));
-            }
+            Err(error) if left.is_zero() => return Err(error),
             // The pod is not ready yet, or its agent has not started yet.
             Ok(_) | Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
         }
@@ -55,8 +50,7 @@ pub(crate) async fn wait(
         if what == Awaited::Complete {
             return arguments.root.at(layout(arguments).complete_marker()).exists();
         }
-        let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
-        report.is_ok_and(|report| report.online)
+        report_of(arguments).is_ok_and(|report| report.online)
     };
     let polled = async {
         while !reached().await {
@@ -80,20 +74,18 @@ fn layout(arguments: &PodArguments) -> Layout {
     config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
 }
 
-fn agent_socket(arguments: &PodArguments) -> PathBuf {
-    arguments.root.at(layout(arguments).agent_socket())
+fn report_of(arguments: &PodArguments) -> Result<StatusReport, Failure> {
+    file::read(&arguments.root, &layout(arguments))
 }
 
-pub(crate) async fn status(question: &PodQuestion) -> Result<(), Failure> {
-    let report = ask(&agent_socket(&question.pod), ANSWER_TIMEOUT).await;
-    let report = report.map_err(|error| Failure::with_code(NO, format!("{error:#}")))?;
+pub(crate) fn status(question: &PodQuestion) -> Result<(), Failure> {
+    let report = report_of(&question.pod)?;
     question.output.print(&report, || status_text(&report));
     Ok(())
 }
 
-pub(crate) async fn runs_hook(arguments: &PodArguments) -> bool {
-    let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
-    report.is_ok_and(|report| report.doing.is_some())
+pub(crate) fn runs_hook(arguments: &PodArguments) -> bool {
+    report_of(arguments).is_ok_and(|report| report.doing.is_some())
 }
 
 fn status_text(report: &StatusReport) -> String {
@@ -128,29 +120,4 @@ fn phase_text(report: &StatusReport) -> String {
         format!(" for {:.1} s", duration.as_secs_f64())
     });
     std::iter::once(report.phase.clone()).chain(doing).chain(time).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::status::server::StatusServer;
-    use crate::system::root::Root;
-    use tokio::sync::watch;
-
-    #[tokio::test]
-    async fn ready_ends_when_the_run_is_over() {
-        let root = tempfile::tempdir().unwrap();
-        let arguments =
-            PodArguments { config: "/none".into(), root: Root::new(root.path()), hostname: None };
-        let (reports, receiver) = watch::channel(StatusReport::default());
-        let server = StatusServer::bind(&agent_socket(&arguments)).unwrap();
-        tokio::spawn(server.serve(receiver));
-        let end = async {
-            tokio::time::sleep(POLL_INTERVAL * 2).await;
-            reports.send_modify(|report| report.over = true);
-        };
-        let limit = Duration::from_mins(1);
-        let done = async { tokio::join!(ready(&arguments, 600), end).0 };
-        assert_eq!(tokio::time::timeout(limit, done).await.unwrap().unwrap_err().code, NO);
-    }
 }

@@ -1,7 +1,7 @@
 //! Performs the steps of a plan. What touches files runs off PID 1's thread, which applies the result to the session.
 
 use crate::accounts::become_user::{Target, check_capabilities};
-use crate::accounts::ensure::{Account, AccountError, ensure_user};
+use crate::accounts::ensure::{Account, ensure_user};
 use crate::execute::hook::run_hook;
 use crate::execute::run::{Files, Run};
 use crate::execute::session::Identity;
@@ -14,7 +14,6 @@ use crate::plan::step::{
 };
 use crate::system::environment::{Environment, find_program};
 use crate::system::files::{self, is_executable};
-use crate::system::output::chain;
 use flux_contract::{Exit, phase};
 use flux_protocol::CurveCertificate;
 use std::ffi::OsStr;
@@ -209,8 +208,12 @@ impl Files {
                 Identity { name: name.clone(), home: home.clone(), user: None }
             }
             AccountChoice::Ensure { name, uid, home, extra_groups, capabilities } => {
-                let account = self.account(name, *uid, home)?;
-                let Account { name, uid, gid, home, groups, notes: _ } = account;
+                let root = self.root.directory();
+                let account = ensure_user(root, name, *uid, home, &fallback_home)?;
+                let Account { name, uid, gid, home, groups, notes } = account;
+                for note in &notes {
+                    self.log.warn(note);
+                }
                 let groups = [groups.as_slice(), extra_groups].concat();
                 let user = Target { uid, gid, groups, capabilities: capabilities.clone() };
                 let user = Some(user).filter(|user| user.uid != 0);
@@ -229,30 +232,6 @@ impl Files {
             }
         }
         Ok(SessionChange::Identity(identity))
-    }
-
-    /// The account `name`, made if need be. With a read-only root file system there is a uid but no name for it. Flux
-    /// itself runs so.
-    fn account(&self, name: &str, uid: u32, home: &Path) -> Result<Account, Failure> {
-        let log = self.log;
-        match ensure_user(self.root.directory(), name, uid, home) {
-            Ok(account) => {
-                account.notes.iter().for_each(|note| log.warn(note));
-                Ok(account)
-            }
-            Err(error @ AccountError::Write { .. }) => {
-                let error = chain(&error);
-                log.warn(&format!(
-                    "{error}; running Flux as uid {uid} without an entry in /etc/passwd"
-                ));
-                let (name, home) = (name.to_owned(), self.layout.home().into());
-                Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: Vec::new() })
-            }
-            Err(error) => {
-                let doing = "prepare the account that Flux runs as";
-                Err(Failure::because(Exit::Prepare, doing, &error))
-            }
-        }
     }
 }
 

@@ -7,7 +7,6 @@ pub(crate) mod deadline;
 pub(crate) mod outcome;
 pub(crate) mod rest;
 pub(crate) mod run;
-pub(crate) mod runner_lock;
 pub(crate) mod sidecar;
 pub(crate) mod state_machine;
 pub(crate) mod supervise;

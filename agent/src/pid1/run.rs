@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::outcome::{self, Outcome};
 use crate::pid1::supervise::run_broker;
-use crate::pid1::{archive, deadline, runner_lock, sidecar};
+use crate::pid1::{archive, deadline, sidecar};
 use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::plan::facts::Facts;
@@ -19,9 +19,10 @@ use crate::process::exit_status::end_text;
 use crate::process::panic_hook;
 use crate::process::signals::Signals;
 use crate::rc;
+use crate::status::file;
 use crate::status::progress::Progress;
 use crate::status::readiness::ReadinessServer;
-use crate::status::server::StatusServer;
+use crate::status::runner_lock;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
@@ -197,16 +198,14 @@ fn read_pod(
     Ok((facts, start, lock))
 }
 
-/// Serves the status socket, and the kubelet's readiness probe; the result is the number of its open requests. Without the
-/// socket nothing can ask for the status, and without the port the pod never becomes ready, but it runs.
+/// Writes the status, and serves the kubelet's readiness probe; the result is the number of its open requests. Without the
+/// port the pod never becomes ready, but it runs.
 fn serve(
     run: &Run,
     readiness: Option<anyhow::Result<ReadinessServer>>,
 ) -> Option<watch::Receiver<u32>> {
-    match StatusServer::bind(&run.root.at(run.config.layout.agent_socket())) {
-        Ok(server) => drop(tokio::spawn(server.serve(run.progress.subscribe()))),
-        Err(error) => run.log.warn(&format!("{error:#}")),
-    }
+    let status = run.root.at(run.config.layout.agent_status());
+    tokio::spawn(file::publish(status, run.progress.subscribe(), run.log));
     let server = readiness?.inspect_err(|error| run.log.warn(&format!("{error:#}"))).ok()?;
     let open = server.open();
     tokio::spawn(server.serve(run.progress.subscribe()));
@@ -220,6 +219,8 @@ fn prepare_volume(config: &AgentConfig, root: &Root, log: Log) -> Result<Option<
     if let Err(error) = files::make_sticky(&volume) {
         log.warn(&format!("keep users from renaming in {}: {error}", volume.display()));
     }
+    // That of an earlier run.
+    let _ = files::remove(&root.at(layout.agent_status()));
     // It is locked before anything can fail for which sidecars wait. Without it they do not notice that this is killed.
     let path = root.at(layout.runner_lock());
     let lock = runner_lock::hold(&path)

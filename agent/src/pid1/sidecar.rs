@@ -6,11 +6,11 @@ use crate::execute::hook::{
 use crate::execute::run::Run;
 use crate::failure::{Failure, failed};
 use crate::pid1::outcome::{sidecar_outcome, success};
-use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::MEMORY;
 use crate::plan::grace_period::GracePeriod;
 use crate::process::signals::Signals;
+use crate::status::runner_lock::{RunnerState, runner_state};
 use crate::system::environment::Change;
 use crate::system::files;
 use crate::system::root::Root;

@@ -1,4 +1,4 @@
-//! The report of PID 1 on its socket, as JSON.
+//! The report of PID 1 in its file, as JSON.
 
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
@@ -50,7 +50,7 @@ pub struct StatusReport {
     /// Where the time went so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
-    /// When the phase that runs began, the last of `phases`: each answer counts it up to then.
+    /// When the phase that runs began, the last of `phases`: each report counts it up to then.
     #[serde(skip)]
     pub since: Option<Instant>,
 }

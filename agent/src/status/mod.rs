@@ -1,14 +1,12 @@
-//! What a run says of itself while it goes on: its progress and timeline, the socket on which PID 1
-//! answers who asks, and the port at which it answers the kubelet.
+//! What a run reports while it goes on: its progress and timeline, the file in which other processes read them, the port at
+//! which PID 1 answers the kubelet, and the lock that shows that it runs.
 
-pub(crate) mod client;
 pub(crate) mod document;
+pub(crate) mod file;
 pub(crate) mod progress;
 pub(crate) mod readiness;
-pub(crate) mod server;
+pub(crate) mod runner_lock;
 pub(crate) mod timing;
 
-pub use client::ask;
 pub use document::StatusReport;
 pub use readiness::ReadinessServer;
-pub use server::StatusServer;

@@ -1,4 +1,4 @@
-//! What a run has done so far: for the status socket and, at the end, the termination message.
+//! What a run has done so far: for the status and, at the end, the termination message.
 
 use crate::plan::step::{Plan, Role};
 use crate::status::document::StatusReport;

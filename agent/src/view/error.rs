@@ -42,12 +42,6 @@ pub enum ViewError {
         #[source]
         cause: io::Error,
     },
-    /// The threads for copying could not be started.
-    #[error("could not copy with several threads: {reason}")]
-    Threads {
-        /// Why.
-        reason: String,
-    },
 }
 
 /// For `map_err`: adds the operation and the path to an error.

@@ -13,7 +13,7 @@ use rustix::fs::{FsWord, statfs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use std::{fmt, fs, thread};
+use std::{fmt, fs, io, thread};
 
 /// `f_type` of a file system in memory (statfs(2)).
 const IN_MEMORY: FsWord = 0x0102_1994;
@@ -188,6 +188,7 @@ fn copy(
     let pool = ThreadPoolBuilder::new()
         .num_threads(cores.clamp(*THREADS.start(), *THREADS.end()))
         .build()
-        .map_err(|error| ViewError::Threads { reason: error.to_string() })?;
+        .map_err(io::Error::other)
+        .map_err(failed("start the threads that copy to", &request.destination))?;
     pool.install(|| Copy::new(&request.root, links, progress, limit).run(&there))
 }

@@ -28,7 +28,6 @@ mod run;
 mod serve;
 mod settings;
 mod sidecars;
-mod status;
 mod stop;
 mod subcommands;
 mod submit;

@@ -1,14 +1,13 @@
-//! Configuration and facts become plans. A snapshot shows everything a pod would do, with the
-//! content of every file.
+//! Configuration and facts become plans. Snapshots show everything a pod would do, with the content of every file, and
+//! what changes by settings and facts.
 
 use crate::settings::{self, words};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, broker_config, client_environment, plan};
-use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Exit, Logging, Rest, Submission, WorkerPolicy, Workload,
-};
+use flux_contract::{AgentConfig, Archive, Bootstrap, Rest, Submission, WorkerPolicy, Workload};
 use flux_protocol::Hostlist;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const FLUX: &str = "/mnt/shared/view/bin/flux";
@@ -47,108 +46,80 @@ fn facts(hostname: &str) -> Facts {
     }
 }
 
-fn shown(config: &AgentConfig, facts: &Facts) -> String {
-    format!("{:#}", plan(config, facts).unwrap())
-}
-
-/// The plan of `hostname` after a `change`.
+/// The plan of `hostname` after a `change`, or why there is none.
 fn planned(hostname: &str, change: impl FnOnce(&mut AgentConfig, &mut Facts)) -> String {
     let (mut config, mut facts) = (config(), facts(hostname));
     change(&mut config, &mut facts);
-    shown(&config, &facts)
+    plan(&config, &facts).map_or_else(
+        |refused| format!("refused with code {}: {refused}", refused.code),
+        |plan| format!("{plan:#}"),
+    )
 }
 
-/// Checks that the plan of `hostname` has each of `texts` after a `change`, or has it not where it begins with `!`.
-fn plan_says(hostname: &str, texts: &[&str], change: impl FnOnce(&mut AgentConfig, &mut Facts)) {
-    let plan = planned(hostname, change);
-    for text in texts {
-        let (is_there, text) = text.strip_prefix('!').map_or((true, *text), |text| (false, text));
-        assert_eq!(plan.contains(text), is_there, "{text:?}: {plan}");
+#[test]
+fn whole_plans() {
+    let everything = |config: &mut AgentConfig, _: &mut Facts| {
+        *config = settings::everything(config.workload.clone(), settings::bootstraps().remove(0));
+    };
+    for (name, hostname, change) in [
+        ("lead", "sample-0", (|_, _| ()) as Change),
+        ("everything_that_can_be_set", "sample-0", everything),
+        ("worker_with_the_simple_scheduler", "sample-2", |config, _| {
+            config.broker.simple_scheduler = true;
+        }),
+        ("worker_of_a_bursted_cluster", "sample-0", |config, _| {
+            config.network.lead_address = None;
+            config.network.bootstrap = child_of("lead.example.test", "root-[0-1],sample-[0-2]");
+        }),
+        ("without_the_view_flux_is_the_images_own", "sample-0", |config, facts| {
+            config.view.enabled = false;
+            facts.site_packages = None;
+            facts.executables = paths(&["/bin/sh"]);
+        }),
+    ] {
+        insta::assert_snapshot!(name, planned(hostname, change));
     }
 }
 
-#[test]
-fn lead() {
-    insta::assert_snapshot!(planned("sample-0", |_, _| ()));
+type Change = fn(&mut AgentConfig, &mut Facts);
+
+/// Changes of the pod `sample-0` or another, each with the parts of its plan that are there because of it (`+`) or are not
+/// (`-`).
+#[derive(Default)]
+struct Changes(String);
+
+impl Changes {
+    fn show(
+        &mut self,
+        title: &str,
+        hostname: &str,
+        change: impl FnOnce(&mut AgentConfig, &mut Facts),
+    ) {
+        let (before, after) = (planned(hostname, |_, _| ()), planned(hostname, change));
+        let _ = writeln!(self.0, "== {title}, {hostname}");
+        if after.starts_with("refused") {
+            let _ = writeln!(self.0, "{after}");
+            return;
+        }
+        for (sign, of, other) in [('-', &before, &after), ('+', &after, &before)] {
+            let other: BTreeSet<_> = parts(other).collect();
+            for part in parts(of).filter(|part| !other.contains(part)) {
+                let _ = writeln!(self.0, "{sign} {part}");
+            }
+        }
+    }
+}
+
+/// The lines of a plan, and the words of those that are lists: of variables, and of the broker's options.
+fn parts(plan: &str) -> impl Iterator<Item = &str> {
+    let is_list = |line: &str| line.starts_with("change the") || line.starts_with("start the");
+    plan.lines().flat_map(move |line| line.split(if is_list(line) { ' ' } else { '\n' }))
 }
 
 #[test]
-fn worker_with_the_simple_scheduler() {
-    let plan = planned("sample-2", |config, _| config.broker.simple_scheduler = true);
-    insta::assert_snapshot!(plan);
-}
-
-#[test]
-fn worker_of_a_bursted_cluster() {
-    insta::assert_snapshot!(planned("sample-0", |config, _| {
-        config.network.lead_address = None;
-        config.network.bootstrap = child_of("lead.example.test", "root-[0-1],sample-[0-2]");
-    }));
-}
-
-#[test]
-fn without_the_view_flux_is_the_images_own() {
-    insta::assert_snapshot!(planned("sample-0", |config, facts| {
-        config.view.enabled = false;
-        facts.site_packages = None;
-        facts.executables = paths(&["/bin/sh"]);
-    }));
-}
-
-#[test]
-fn everything_that_can_be_set() {
-    let workload = Workload::Submit { submission: submission() };
-    let config = settings::everything(workload, settings::bootstraps().remove(0));
-    insta::assert_snapshot!(shown(&config, &facts("sample-0")));
-}
-
-/// The lines of the plan of `hostname` for `workload`, and for `logging`, from the first file of the user on.
-fn commands(hostname: &str, workload: Workload, logging: impl FnOnce(&mut Logging)) -> String {
-    let text = planned(hostname, |config, _| {
-        config.workload = workload;
-        logging(&mut config.logging);
-    });
-    let (_, behind_helpers) = text.split_once("load-fluxion.sh").unwrap();
-    behind_helpers.split_once("flux-agent fluxion\n").unwrap().1.to_owned()
-}
-
-#[test]
-fn batch() {
-    let workload = Workload::Batch {
-        prefix: words(&["fusion"]),
-        flags: words(&["-N", "3", "--job-name=two words"]),
-        script: "#!/bin/bash\nflux submit --flags=waitable hostname\n".to_owned(),
-        output_directory: "/data/output".to_owned(),
-    };
-    insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.quiet = true));
-}
-
-#[test]
-fn launcher_timed() {
-    let command = words(&["nextflow", "run", "a b.nf"]);
-    let workload = Workload::Launcher { prefix: words(&["fusion"]), command, script: None };
-    insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.timed = true));
-}
-
-#[test]
-fn interactive_with_a_command() {
-    let submission = Submission {
-        script: Some("#!/bin/sh\nhostname\n".to_owned()),
-        command: words(&["/bin/sh", "/tmp/custom-entrypoint.sh"]),
-        ..submission()
-    };
-    let workload = Workload::Interactive { submission: Some(submission) };
-    insta::assert_snapshot!(commands("sample-0", workload.clone(), |_| ()));
-    let worker = commands("sample-1", workload, |_| ());
-    assert!(!worker.contains("flux submit"), "only the lead submits: {worker}");
-    assert!(worker.contains("custom-entrypoint.sh"), "the job may run on any pod: {worker}");
-}
-
-#[test]
-fn a_worker_has_hooks_and_options_of_its_own() {
-    let hooks = ["of a worker", "!of the lead"];
-    let options = ["--wrap=strace", "!-Slocal-uri", "!archive", "start it again\n"];
-    plan_says("sample-1", &[&hooks[..], &options].concat(), |config, _| {
+fn changes_by_settings() {
+    let mut changes = Changes::default();
+    changes.show("a worker with options and hooks", "sample-1", |config, _| {
         config.broker.local_socket = false;
         config.hooks.worker_pre = Some("of a worker".to_owned());
         config.hooks.broker_pre = Some("of the lead".to_owned());
@@ -156,309 +127,260 @@ fn a_worker_has_hooks_and_options_of_its_own() {
         config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
         config.worker = WorkerPolicy::Rejoin;
     });
-}
-
-/// flux-core 0.50 takes a set of ranks for the quorum, 0.47 has no `flux submit`; no release before 0.69 has
-/// `flux start -S`.
-#[test]
-fn each_release_gets_what_it_understands_or_is_refused() {
-    for (release, quorum) in [
-        ("0.48.0", "-o-Sbroker.quorum=0-2"),
-        ("0.50.0", "-o-Sbroker.quorum=0-2"),
-        ("0.51.0", "-o-Sbroker.quorum=3"),
-        ("0.66.0", "-o-Sbroker.quorum=3"),
-        ("0.88.0", "-o-Sbroker.quorum=3"),
-    ] {
-        plan_says("sample-0", &[quorum, "-o-Srundir=", "! -S"], |config, facts| {
-            config.broker.quorum = Some(3);
-            facts.flux_version = Some(release.to_owned());
-        });
-    }
-    let old = Facts { flux_version: Some("0.47.0".to_owned()), ..facts("sample-0") };
-    let error = plan(&config(), &old).unwrap_err().to_string();
-    assert!(error.contains("this is Flux 0.47.0, which lacks flux submit"), "{error}");
-    let mini = settings::plain(Workload::Submit {
-        submission: Submission { submit: words(&["flux", "mini", "submit"]), ..submission() },
-    });
-    plan(&mini, &old).unwrap();
-}
-
-#[test]
-fn the_lead_alone_asks_for_diagnostics() {
-    let program = "-- /mnt/shared/bin/flux-agent diagnose --flux /mnt/shared/view/bin/flux\n";
-    for (hostname, text) in [("sample-0", program), ("sample-1", "!diagnose")] {
-        plan_says(hostname, &[text], |config, _| config.workload = Workload::Diagnostics {});
-    }
-}
-
-#[test]
-fn an_image_gets_what_it_lacks() {
-    let texts = ["make directory /mnt/shared/config/tmp (1777", "TMPDIR?=/mnt/shared/config/tmp"];
-    plan_says("sample-0", &texts, |_, facts| facts.has_temporary_directories = false);
-    plan_says("sample-0", &["!export LD_LIBRARY_PATH"], |_, facts| facts.view_has_libc = true);
-    // Flux gets the view's bash, hooks keep the image's own sh.
-    let texts = ["SHELL?=/mnt/shared/view/bin/bash", "run commands.pre with /bin/sh"];
-    plan_says("sample-0", &texts, |config, facts| {
-        config.hooks.pre = Some("true".to_owned());
-        facts.executables.remove(Path::new("/bin/bash"));
-    });
-    let texts = ["run commands.pre with /mnt/shared/view/bin/bash"];
-    plan_says("sample-0", &texts, |config, facts| {
-        config.hooks.pre = Some("true".to_owned());
-        facts.executables.retain(|path| path.starts_with("/mnt"));
-    });
-}
-
-#[test]
-fn variables_of_the_container_count_unless_they_name_missing_files() {
-    let with = |name: &str, value: &str, texts: &[&str]| {
-        let variable = (name.to_owned(), value.to_owned());
-        plan_says("sample-0", texts, |_, facts| facts.environment = [variable].into());
-    };
-    with("SHELL", "/usr/bin/fish", &[" SHELL=/bin/bash "]);
-    with("FLUX_DISABLE_JOB_CLEANUP", "1", &["!CLEANUP", "!--cleanup"]);
-}
-
-#[test]
-fn an_interactive_lead_submits_its_command_once() {
-    let interactive = || Workload::Interactive { submission: Some(submission()) };
-    for (hostname, submitted, replaced, text) in [
-        ("sample-0", false, 0, "flux submit"),
-        // The archive has it, or the lead before has submitted it.
-        ("sample-0", true, 0, "!flux submit"),
-        ("sample-0", false, 1, "!flux submit"),
-        ("sample-2", false, 0, "s for the lead's port to close"),
-    ] {
-        plan_says(hostname, &[text], |config, facts| {
-            config.workload = interactive();
-            (config.submitted, facts.replaced) = (submitted, replaced);
-        });
-    }
-    plan_says("sample-0", &["flux submit"], |config, facts| {
-        config.workload = interactive();
-        (config.unstarted_leads, facts.replaced) = (1, 1);
-    });
-}
-
-#[test]
-fn an_ipv6_address_switches_ipv6_on() {
-    let texts = ["enable_ipv6 = true", "connect = \"tcp://[fd00::7]:8051\""];
-    plan_says("sample-1", &texts, |config, _| {
+    changes.show("an address of IPv6", "sample-1", |config, _| {
         config.network.lead_address = Some("fd00::7".parse().unwrap());
     });
-    let texts = ["connect = \"tcp://[fd00::9]:9\"", "wait for the lead broker at fd00::9"];
-    plan_says("sample-1", &texts, |config, _| {
+    changes.show("a lead elsewhere with an address of IPv6", "sample-1", |config, _| {
         config.network.lead_address = None;
         config.network.bootstrap = child_of("fd00::9", "far-0,sample-1");
     });
-}
-
-#[test]
-fn a_job_of_the_api_is_ingested_alone() {
-    let rest = Rest { port: 8080, token_sha256: "0".repeat(64) };
-    let ingest = "[ingest]\n    batch-count = 1";
-    plan_says("sample-0", &[ingest], |config, _| config.rest = Some(rest));
-    plan_says("sample-0", &["![ingest]"], |_, _| ());
-}
-
-#[test]
-fn one_job_is_run_and_several_are_submitted() {
-    for (submit, flags, begins, watches) in [
-        ("flux submit", "-N2 --wait-event=start --cwd=/a", "run '--flags=novalidate' -N2 ", false),
-        ("flux submit", "--cc=1-4", "submit ", true),
-        ("flux submit", "-N2 --bcc 1-4", "submit ", true),
-        ("flux submit", "--prog", "submit ", true),
-        ("flux submit --log=/tmp/log", "-N2", "submit ", true),
-        ("flux mini submit", "-N2", "mini submit -N2 --quiet --watch ", true),
-    ] {
-        let begins = format!("ending with it: {FLUX} {begins}");
-        let watches = if watches { " --quiet --watch " } else { "!--watch" };
-        plan_says("sample-0", &[&begins, watches], |config, _| {
-            let split = |text: &str| words(&text.split_whitespace().collect::<Vec<_>>());
-            let (submit, flags) = (split(submit), split(flags));
-            config.workload =
-                Workload::Submit { submission: Submission { submit, flags, ..submission() } };
+    changes.show("the API, whose jobs come one by one", "sample-0", |config, _| {
+        config.rest = Some(Rest { port: 8080, token_sha256: "0".repeat(64) });
+    });
+    for archive in ["/state/a.tar", "/state/a.tar.xz", "/state/flux"] {
+        changes.show(&format!("the archive {archive}"), "sample-0", |config, _| {
+            config.archive = Some(Archive { path: archive.to_owned() });
         });
     }
+    insta::assert_snapshot!(changes.0);
+}
+
+#[test]
+fn changes_by_facts() {
+    let mut changes = Changes::default();
+    let all: [(&str, Change); 8] = [
+        ("no directories for temporary files", |_, it| it.has_temporary_directories = false),
+        ("a view with a C library", |_, it| it.view_has_libc = true),
+        // Flux gets the view's bash, hooks keep the image's own sh.
+        ("an image without bash", |config, it| {
+            config.hooks.pre = Some("true".to_owned());
+            it.executables.remove(Path::new("/bin/bash"));
+        }),
+        ("an image without a shell", |config, it| {
+            config.hooks.pre = Some("true".to_owned());
+            it.executables.retain(|path| path.starts_with("/mnt"));
+        }),
+        ("a shell that is missing", |_, it| it.environment = variable("SHELL", "/bin/fish")),
+        ("Flux's cleanup is switched off", |_, it| {
+            it.environment = variable("FLUX_DISABLE_JOB_CLEANUP", "1");
+        }),
+        // As containerd does: those of the image for root, `supplementalGroups`, `fsGroup`.
+        ("groups of root and of the pod", |_, it| {
+            it.accounts.group = b"root:x:0:root\ndisk:x:6:root\nstaff:x:50:app\n".to_vec();
+            it.groups = vec![0, 6, 50, 4343];
+        }),
+        ("Fluxion is in the view", |_, it| {
+            it.fluxion_modules = Some("/mnt/shared/view/lib64/flux/modules".into());
+        }),
+    ];
+    for (title, change) in all {
+        changes.show(title, "sample-0", change);
+    }
+    for (uid, gid, home) in [(4321, 99, "/none"), (3000, 3001, "/srv/app"), (0, 0, "/root")] {
+        changes.show(&format!("a container of user {uid}"), "sample-0", |config, facts| {
+            (facts.uid, facts.gid, facts.homes) = (uid, gid, paths(&[home]));
+            config.user.run_as_root = uid == 0;
+        });
+    }
+    insta::assert_snapshot!(changes.0);
+}
+
+fn variable(name: &str, value: &str) -> BTreeMap<String, String> {
+    [(name.to_owned(), value.to_owned())].into()
+}
+
+#[test]
+fn changes_by_kinds_of_work() {
+    let mut changes = Changes::default();
+    let batch = || Workload::Batch {
+        prefix: words(&["fusion"]),
+        flags: words(&["-N", "3", "--job-name=two words"]),
+        script: "#!/bin/bash\nflux submit --flags=waitable hostname\n".to_owned(),
+        output_directory: "/data/output".to_owned(),
+    };
+    changes.show("a quiet batch", "sample-0", |config, _| {
+        (config.workload, config.logging.quiet) = (batch(), true);
+    });
+    changes.show("a timed launcher", "sample-0", |config, _| {
+        let command = words(&["nextflow", "run", "a b.nf"]);
+        config.logging.timed = true;
+        config.workload = Workload::Launcher { prefix: words(&["fusion"]), command, script: None };
+    });
+    for hostname in ["sample-0", "sample-1"] {
+        // The job may run on any pod.
+        changes.show("an interactive instance with a script", hostname, |config, _| {
+            let submission = Submission {
+                script: Some("#!/bin/sh\nhostname\n".to_owned()),
+                command: words(&["/bin/sh", "/tmp/custom-entrypoint.sh"]),
+                ..submission()
+            };
+            config.workload = Workload::Interactive { submission: Some(submission) };
+        });
+        changes
+            .show("diagnostics", hostname, |config, _| config.workload = Workload::Diagnostics {});
+    }
+    // The archive has the job, or the lead before has submitted it, or no container of that was started.
+    for (submitted, replaced, unstarted) in [(true, 0, 0), (false, 1, 0), (false, 1, 1)] {
+        let title = format!("submitted {submitted}, replaced {replaced}, unstarted {unstarted}");
+        changes.show(&title, "sample-0", |config, facts| {
+            config.workload = Workload::Interactive { submission: Some(submission()) };
+            (config.submitted, config.unstarted_leads) = (submitted, unstarted);
+            facts.replaced = replaced;
+        });
+    }
+    insta::assert_snapshot!(changes.0);
+}
+
+#[test]
+fn changes_by_submissions() {
+    let mut changes = Changes::default();
+    let split = |text: &str| words(&text.split_whitespace().collect::<Vec<_>>());
+    // One job is run, and several are submitted.
+    for (submit, flags) in [
+        ("flux submit", "-N2 --wait-event=start --cwd=/a"),
+        ("flux submit", "--cc=1-4"),
+        ("flux submit", "-N2 --bcc 1-4"),
+        ("flux submit", "--prog"),
+        ("flux submit --log=/tmp/log", "-N2"),
+        ("flux mini submit", "-N2"),
+    ] {
+        changes.show(&format!("{submit} {flags}"), "sample-0", |config, _| {
+            let (submit, flags) = (split(submit), split(flags));
+            let submission = Submission { submit, flags, ..submission() };
+            config.workload = Workload::Submit { submission };
+        });
+    }
+    insta::assert_snapshot!(changes.0);
 }
 
 /// A change of what is submitted by the agent itself.
-type Change = fn(&mut Submission, &mut AgentConfig, &mut Facts);
+type ChangedSubmission = fn(&mut Submission, &mut AgentConfig, &mut Facts);
 
 #[test]
-fn the_agent_submits_commands_of_nodes_and_tasks_itself() {
-    let own = format!("it: {FLUX} /mnt/shared/bin/flux-agent submit '--flux={FLUX}' ");
-    let submitted = |texts: &[&str], change: Change| {
-        plan_says("sample-0", texts, |config, facts| {
+fn changes_by_what_the_agent_can_submit() {
+    let mut changes = Changes::default();
+    let all: [(&str, ChangedSubmission); 14] = [
+        ("nodes and tasks", |_, _, facts| facts.flux_version = Some("0.87.0".to_owned())),
+        ("nodes", |it, _, _| it.flags = words(&["-N", "3"])),
+        ("tasks", |it, _, _| it.flags = words(&["-n6"])),
+        ("a configuration", |_, config, _| {
+            config.broker.custom_config = Some("[exec]\n".to_owned());
+        }),
+        ("a prefix", |it, _, _| it.prefix = words(&["fusion"])),
+        ("an option of the submission", |it, _, _| it.submit.push("-u".to_owned())),
+        ("another option", |it, _, _| it.flags.push("-vvv".to_owned())),
+        ("more nodes than tasks", |it, _, _| it.flags = words(&["-N", "3", "-n2"])),
+        ("a command that is an option", |it, _, _| it.command = words(&["-x"])),
+        ("Flux of the image", |_, config, _| config.view.enabled = false),
+        ("plugins", |_, _, facts| facts.has_submission_plugins = true),
+        ("another release", |_, _, facts| facts.flux_version = Some("0.80.0".to_owned())),
+        ("a variable of Python", |_, _, it| it.environment = variable("PYTHONHOME", "/")),
+        ("a validator", |_, config, _| {
+            config.broker.custom_config = Some("[ingest.validator]\n".to_owned());
+        }),
+    ];
+    for (title, change) in all {
+        changes.show(title, "sample-0", |config, facts| {
             facts.flux_version = Some("0.88.0".to_owned());
             let mut submission = submission();
             change(&mut submission, config, facts);
             config.workload = Workload::Submit { submission };
         });
-    };
-    let by_agent: [(&str, Change); 4] = [
-        ("-N 3 -n6 -- echo", |_, _, facts| facts.flux_version = Some("0.87.0".to_owned())),
-        ("-N 3 -- echo", |it, _, _| it.flags = words(&["-N", "3"])),
-        ("-n6 -- echo", |it, _, _| it.flags = words(&["-n6"])),
-        ("-N 3 -n6 -- echo", |_, config, _| {
-            config.broker.custom_config = Some("[exec]\n".to_owned());
-        }),
-    ];
-    for (text, change) in by_agent {
-        submitted(&[&(own.clone() + text), "\n    submitted by the agent itself\n"], change);
     }
-    let by_flux: [(&str, Change); 9] = [
-        ("commands.prefix", |it, _, _| it.prefix = words(&["fusion"])),
-        ("flux.submitCommand", |it, _, _| it.submit.push("-u".to_owned())),
-        ("options besides", |it, _, _| it.flags.push("-vvv".to_owned())),
-        ("options besides", |it, _, _| it.flags = words(&["-N", "3", "-n2"])),
-        ("begins with an option", |it, _, _| it.command = words(&["-x"])),
-        ("the image's own", |_, config, _| config.view.enabled = false),
-        ("plugins", |_, _, facts| facts.has_submission_plugins = true),
-        ("Flux 0.80.0 is none of", |_, _, facts| facts.flux_version = Some("0.80.0".to_owned())),
-        ("PYTHONHOME is set", |_, _, facts| {
-            facts.environment = [("PYTHONHOME".to_owned(), "/".to_owned())].into();
-        }),
-    ];
-    for (why, change) in by_flux {
-        submitted(&["\n    submitted by flux run: ", why, "--flags=novalidate"], change);
-    }
-    submitted(&["flux run -N 3", "[ingest]", "!novalidate"], |_, config, _| {
-        config.broker.custom_config = Some("[ingest.validator]\n".to_owned());
-    });
+    insta::assert_snapshot!(changes.0);
 }
 
+/// flux-core 0.50 takes a set of ranks for the quorum, 0.47 has no `flux submit`; no release before 0.69 has
+/// `flux start -S`.
 #[test]
-fn a_script_keeps_the_options_of_a_missing_shell() {
-    let bash = format!("#!{VIEW_BASH}");
-    for (first, there, shell) in [
-        ("#!/bin/bash", "", bash.as_str()),
-        ("#!/bin/bash -e", "", &format!("{bash} -e")),
-        ("#! /usr/bin/bash -eu", "", &format!("{bash} -eu")),
-        ("#!/usr/bin/env bash", "", &bash),
-        ("#!/usr/bin/env -S bash -e -x", "", &format!("{bash} -e -x")),
-        ("#!/usr/bin/env python3", "", "#!/usr/bin/env python3"),
-        ("#!/opt/bash", "", "#!/opt/bash"),
-        ("#!/usr/bin/env bash", "/usr/bin/env", "#!/usr/bin/env bash"),
-        ("#!/bin/bash -e", "/bin/bash", "#!/bin/bash -e"),
+fn changes_by_releases_and_shells() {
+    let mut changes = Changes::default();
+    for release in ["0.47.0", "0.48.0", "0.50.0", "0.51.0", "0.88.0"] {
+        changes.show(&format!("Flux {release} with a quorum"), "sample-0", |config, facts| {
+            config.broker.quorum = Some(3);
+            facts.flux_version = Some(release.to_owned());
+        });
+    }
+    changes.show("Flux 0.47.0 with its own submission", "sample-0", |config, facts| {
+        facts.flux_version = Some("0.47.0".to_owned());
+        let submit = words(&["flux", "mini", "submit"]);
+        config.workload = Workload::Submit { submission: Submission { submit, ..submission() } };
+    });
+    for (first, there) in [
+        ("#!/bin/bash", ""),
+        ("#!/bin/bash -e", ""),
+        ("#! /usr/bin/bash -eu", ""),
+        ("#!/usr/bin/env bash", ""),
+        ("#!/usr/bin/env -S bash -e -x", ""),
+        ("#!/usr/bin/env python3", ""),
+        ("#!/opt/bash", ""),
+        ("#!/usr/bin/env bash", "/usr/bin/env"),
+        ("#!/bin/bash -e", "/bin/bash"),
     ] {
         let script = format!("{first}\nhostname\n");
         let submission = Submission { script: Some(script.clone()), ..submission() };
         let output_directory = "/data/output".to_owned();
         let batch = Workload::Batch { prefix: vec![], flags: vec![], script, output_directory };
         for workload in [Workload::Submit { submission }, batch] {
-            let expected = format!("    {shell}\n    hostname\n");
-            plan_says("sample-0", &[&expected], |config, facts| {
-                config.workload = workload;
-                facts.executables = paths(&[FLUX, VIEW_BASH, there]);
-            });
+            changes.show(
+                &format!("{first}, and there is {there:?}"),
+                "sample-0",
+                |config, facts| {
+                    config.workload = workload;
+                    facts.executables = paths(&[FLUX, VIEW_BASH, there]);
+                },
+            );
         }
     }
+    insta::assert_snapshot!(changes.0);
 }
 
 #[test]
-fn a_dump_has_the_format_of_the_archives_name() {
-    for (archive, dump) in [
-        ("/state/a.tar", "/state/.a.tar.sample-0.new/dump.tar,"),
-        ("/state/a.tar.xz", "/state/.a.tar.xz.sample-0.new/dump.tar.xz,"),
-        ("/state/flux", "/state/.flux.sample-0.new/dump.tgz,"),
-    ] {
-        plan_says("sample-0", &[&format!("dumped to {dump}")], |config, _| {
-            config.archive = Some(Archive { path: archive.to_owned() });
-        });
-    }
-}
-
-#[test]
-fn a_lead_that_follows_a_lost_one_runs_no_command() {
-    let again = |hostname: &str| Facts { replaced: 1, ..facts(hostname) };
-    let refused = plan(&config(), &again("sample-0")).unwrap_err();
-    assert_eq!(refused.code, Exit::LeadLost.code());
-    assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
-    assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
-    let mut first = config();
-    first.unstarted_leads = 1;
-    assert!(plan(&first, &again("sample-0")).is_ok(), "no container of the other was started");
-    let lost = Facts { replaced: 2, ..facts("sample-0") };
-    assert_eq!(plan(&first, &lost).unwrap_err().code, Exit::LeadLost.code());
-}
-
-#[test]
-fn fluxs_user_has_the_pods_groups_and_not_roots() {
-    plan_says("sample-0", &["with the pod's groups [50, 4343]\n"], |_, facts| {
-        facts.accounts.group = b"root:x:0:root\ndisk:x:6:root\nstaff:x:50:app\n".to_vec();
-        // As containerd does: those of the image for root, `supplementalGroups`, `fsGroup`.
-        facts.groups = vec![0, 6, 50, 4343];
+fn changes_that_no_pod_can_follow() {
+    let mut changes = Changes::default();
+    changes.show("a host of no rank", "stranger", |_, _| ());
+    changes.show("a lead of the same name elsewhere", "sample-0", |config, _| {
+        config.network.bootstrap = child_of("far", "sample-[0-2]");
     });
-}
-
-#[test]
-fn a_container_of_another_user_gets_a_home() {
-    for (uid, gid, home, expected) in [
-        (4321, 99, "/none", "fluxer (4321:99), home /mnt/shared/home\n"),
-        (3000, 3001, "/srv/app", "app (3000:3001), home /srv/app\n"),
-        (0, 0, "/root", "root (0:0), home /root\n"),
-    ] {
-        let expected = format!("run Flux as the container's own user {expected}");
-        plan_says("sample-0", &[&expected], |config, facts| {
-            (facts.uid, facts.gid, facts.homes) = (uid, gid, paths(&[home]));
-            config.user.run_as_root = uid == 0;
+    for strict in [true, false] {
+        changes.show(&format!("no shell, strict {strict}"), "sample-0", |config, facts| {
+            config.hooks.post = Some("true".to_owned());
+            config.logging.strict = strict;
+            facts.executables = paths(&[FLUX]);
         });
     }
+    // A lead that follows one whose container was started would run the command again; a worker has nothing to repeat.
+    for (hostname, replaced, unstarted) in
+        [("sample-0", 1, 0), ("sample-2", 1, 0), ("sample-0", 1, 1), ("sample-0", 2, 1)]
+    {
+        let title = format!("{replaced} pods before, {unstarted} not started");
+        changes.show(&title, hostname, |config, facts| {
+            (config.unstarted_leads, facts.replaced) = (unstarted, replaced);
+        });
+    }
+    insta::assert_snapshot!(changes.0);
 }
 
-/// A name may lead to a pod of before for as long as DNS remembers; the address never does.
+/// A name may lead to a pod of before for as long as DNS remembers; the address never does. And `ZeroMQ` looks for addresses
+/// of one kind only, so the broker needs to know which one let us in.
 #[test]
-fn a_lead_found_at_its_address_is_connected_to_there() {
-    let (config, facts) = (config(), facts("sample-1"));
-    let file = |found: Option<&str>| {
-        broker_config(&config, &facts, found.map(|at| at.parse().unwrap())).unwrap()
-    };
-    let document = serde_json::to_value(plan(&config, &facts).unwrap()).unwrap();
-    let step = serde_json::json!({ "write-file": file(None) });
-    assert!(document["steps"].as_array().unwrap().contains(&step), "{step}");
-    assert_eq!(file(Some("10.96.0.7")), file(None), "it is there from the start");
-    assert!(file(None).content.contains("10.96.0.7"));
-    let by_name = file(Some("10.244.1.7"));
-    assert!(!by_name.content.contains("10.96.0.7"), "{}", by_name.content);
-}
-
-/// `ZeroMQ` looks for addresses of one kind only, so the broker needs to know which one let us in.
-#[test]
-fn a_lead_found_by_name_is_connected_to_by_name() {
-    let mut config = config();
-    let by_its_own_name = "bind = \"tcp://*:8051\"\nhost = \"sample-0\"\n";
-    let elsewhere = "connect = \"tcp://lead.example.test:9\"";
-    for (bootstrap, expected) in [
-        (config.network.bootstrap.clone(), by_its_own_name),
-        (child_of("lead.example.test", "far-0,sample-1"), elsewhere),
-    ] {
+fn changes_by_where_the_lead_was_found() {
+    let (mut config, facts) = (config(), facts("sample-1"));
+    let mut text = String::new();
+    for bootstrap in
+        [config.network.bootstrap.clone(), child_of("lead.example.test", "far-0,sample-1")]
+    {
         config.network.bootstrap = bootstrap;
-        for (found, is_ipv6) in [("10.0.0.1", false), ("fd00::1", true)] {
-            let found = Some(found.parse().unwrap());
-            let file = broker_config(&config, &facts("sample-1"), found).unwrap().content;
-            assert!(file.contains(expected), "{file}");
-            assert_eq!(file.contains("enable_ipv6 = true"), is_ipv6, "{file}");
+        for found in [None, Some("10.96.0.7"), Some("10.244.1.7"), Some("fd00::1")] {
+            let at = found.map(|at| at.parse().unwrap());
+            let file = broker_config(&config, &facts, at).unwrap().content;
+            let lines = file.lines().filter(|line| {
+                ["enable_ipv6", "bind", "connect", "host"].iter().any(|name| line.starts_with(name))
+            });
+            let _ = writeln!(text, "== {found:?}\n{}", lines.collect::<Vec<_>>().join("\n"));
         }
     }
-}
-
-#[test]
-fn flux_finds_fluxion_wherever_its_parts_were_built() {
-    let modules = "/mnt/shared/view/lib64/flux/modules";
-    let lists = [
-        ("FLUX_MODULE_PATH", modules),
-        ("FLUX_MODPROBE_PATH_APPEND", "/mnt/shared/view/etc/flux/modprobe"),
-        ("FLUX_EXEC_PATH", "/mnt/shared/view/libexec/flux/cmd"),
-    ];
-    for (list, path) in lists {
-        plan_says("sample-0", &[&format!("!{list}")], |_, _| ());
-        let broker = format!(" {list}+=:{path} ");
-        let people = format!("{list}=\"${{{list}:+${list}:}}\"{path}");
-        plan_says("sample-0", &[&broker, &people], |_, facts| {
-            facts.fluxion_modules = Some(modules.into());
-        });
-    }
+    insta::assert_snapshot!(text);
 }
 
 #[test]
@@ -468,26 +390,4 @@ fn a_sidecar_finds_a_socket_that_is_not_shared() {
     assert_eq!(uri(&config), config.layout.local_uri());
     config.broker.local_socket = false;
     assert_eq!(uri(&config), "local:///mnt/shared/config/run/flux/local-2");
-}
-
-#[test]
-fn an_impossible_plan_is_refused_with_cause_and_code() {
-    let refused = |config: &AgentConfig, facts: &Facts, exit: Exit, text: &str| {
-        let error = plan(config, facts).unwrap_err();
-        assert_eq!(error.code, exit.code(), "{error}");
-        assert!(error.to_string().contains(text), "{error}");
-    };
-    refused(&config(), &facts("stranger"), Exit::Config, "stranger");
-    refused(&config(), &facts("stranger"), Exit::Config, "sample-[0-2]");
-
-    let mut hooked = config();
-    hooked.hooks.post = Some("true".to_owned());
-    let without_shell = Facts { executables: paths(&[FLUX]), ..facts("sample-0") };
-    refused(&hooked, &without_shell, Exit::Hook, "commands.post");
-    hooked.logging.strict = false;
-    assert!(plan(&hooked, &without_shell).is_ok(), "reported when it is its turn");
-
-    let mut child = config();
-    child.network.bootstrap = child_of("far", "sample-[0-2]");
-    refused(&child, &facts("sample-0"), Exit::Config, "far");
 }

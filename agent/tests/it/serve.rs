@@ -36,7 +36,7 @@ fn flux_rest_gets_all_that_it_needs_of_the_pod() {
     assert_eq!(instance.broker, pod.layout().local_socket());
     assert_eq!(
         (instance.agent, instance.users),
-        (pod.layout().agent_socket().into(), pod.at("etc/passwd"))
+        (pod.layout().agent_status().into(), pod.at("etc/passwd"))
     );
     assert!(instance.limits["nofile"] != 0 && instance.limits.len() == 9);
     assert_eq!(

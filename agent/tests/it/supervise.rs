@@ -8,6 +8,8 @@ use flux_contract::{Archive, Exit, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Shell text of a program that notes the signals it gets and ends with 3 at SIGTERM.
@@ -308,6 +310,29 @@ fn an_interactive_lead_stays_until_it_is_shut_down() {
     assert_eq!(ended.log.matches(entrance).count(), 1, "{}", ended.log);
     let calls = pod.read("flux-calls");
     assert!(calls.contains("-Sbroker.rc2_none") && calls.matches("flux submit").count() == 1);
+}
+
+/// A short job comes and goes directly before the instance would be ended.
+#[test]
+fn an_unused_instance_ends_after_its_last_short_job() {
+    let (pod, mut config) = Pod::with(&[]);
+    config.workload = Workload::Interactive { submission: None };
+    config.shutdown.idle_seconds = Some(1);
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    broker_that(pod.layout().local_socket(), move |topic, _| match topic {
+        "state-machine.get" => Ok(state_text("run")),
+        "job-manager.stats-get" => Ok(r#"{"active_jobs":0}"#.to_owned()),
+        "job-manager.history.get" => {
+            let newest = u8::from(counted.fetch_add(1, Ordering::SeqCst) >= 2);
+            Ok(format!("{{\"jobs\":[{newest}]}}"))
+        }
+        _ => Err(NO_SERVICE),
+    });
+    pod.broker_does("until grep -q 'flux shutdown' $POD/flux-calls; do sleep 0.02; done; exit 0");
+    let ended = pod.run(&config).with_code(0);
+    ended.with_log("it had no job and no session for 1 s (spec.idleDeadlineSeconds)");
+    assert_eq!(looks.load(Ordering::SeqCst), 6, "a second of its own follows the job");
 }
 
 #[test]

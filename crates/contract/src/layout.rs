@@ -100,11 +100,6 @@ impl Layout {
     pub fn local_uri(&self) -> String {
         format!("local://{}", self.local_socket())
     }
-
-    /// Socket at which PID 1 answers with the state of the run.
-    pub fn agent_socket(&self) -> String {
-        join(&self.private_directory(), "status.sock")
-    }
 }
 
 /// The path of `name` below `directory`, on every system as in a pod.
@@ -165,8 +160,10 @@ paths! {
     complete_marker = shared / "flux-operator-complete.txt";
     /// A file that the runner's agent keeps locked, so that sidecars notice every end of it.
     runner_lock = shared / "runner.lock";
-    /// Directory of mode 0700 with the socket of the runner's agent and the files of hooks.
+    /// Directory of mode 0700 with the status of the runner's agent and the files of hooks.
     private_directory = private / "agent";
+    /// The status of the run, which PID 1 writes.
+    agent_status = private / "agent/status.json";
     /// Home directory of a user without one in the image.
     home = shared / "home";
     /// A file in which the lead's command may describe its failure for PID 1.
@@ -186,7 +183,7 @@ mod tests {
     #[test]
     fn secrets_are_in_the_private_volume() {
         let layout = Layout::new("/srv/shared").with_private("/srv/private");
-        for private in [Layout::curve_certificate, Layout::agent_socket, Layout::private_directory]
+        for private in [Layout::curve_certificate, Layout::agent_status, Layout::private_directory]
         {
             assert!(private(&layout).starts_with("/srv/private"), "{}", private(&layout));
         }

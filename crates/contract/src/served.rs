@@ -14,9 +14,9 @@ pub struct ServedInstance {
     pub cluster: String,
     /// The broker's socket.
     pub broker: PathBuf,
-    /// The socket at which PID 1 reports its progress.
+    /// The file in which PID 1 reports its progress.
     pub agent: PathBuf,
-    /// The phases that were over before `flux-agent` became Flux's user, who may not be allowed to ask PID 1.
+    /// The phases that were over before `flux-agent` became Flux's user, who may not be allowed to read that file.
     pub timeline: Vec<Phase>,
     /// The users of the container, as passwd(5).
     pub users: PathBuf,

@@ -6,32 +6,10 @@ use crate::redacted::Redacted;
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-/// Why a broker would not accept a text as a certificate.
+/// Why a broker would not accept a text as a certificate. It never has a part of the text, which may be of the secret key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateError {
-    /// A line that Flux cannot read. The message does not show the line, which may have the secret key.
-    #[error(
-        "line {0} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
-    )]
-    Line(usize),
-    /// A key is missing.
-    #[error("the CURVE certificate has no {key:?} in section {section:?}")]
-    Missing {
-        /// The section of the key.
-        section: &'static str,
-        /// The key.
-        key: &'static str,
-    },
-    /// A key of the wrong length or alphabet.
-    #[error("the CURVE certificate's {0:?} is not 40 characters of Z85")]
-    Key(&'static str),
-    /// The public key does not belong to the secret key.
-    #[error("the CURVE certificate's public key is not the one of its secret key")]
-    Pair,
-    /// A name that Flux's reader refuses.
-    #[error("CURVE certificate name {0:?} may hold only letters, digits, '-' and '.'")]
-    Name(String),
-}
+#[error("{0}")]
+pub struct CertificateError(String);
 
 /// A CURVE key pair and the name it carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +23,9 @@ impl CurveCertificate {
     pub fn new(name: &str, secret: [u8; 32]) -> Result<Self, CertificateError> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         if name.is_empty() || !name.chars().all(fits) {
-            return Err(CertificateError::Name(name.to_owned()));
+            return Err(CertificateError(format!(
+                "CURVE certificate name {name:?} may hold only letters, digits, '-' and '.'"
+            )));
         }
         Ok(Self { name: name.to_owned(), secret: Redacted::new(secret) })
     }
@@ -84,11 +64,11 @@ impl CurveCertificate {
         let secret = pairs.key("secret-key")?;
         let public = pairs.key("public-key")?;
         let certificate = Self { name: name.to_owned(), secret: Redacted::new(secret) };
-        if certificate.public_key() == public {
-            Ok(certificate)
-        } else {
-            Err(CertificateError::Pair)
+        if certificate.public_key() != public {
+            let text = "the CURVE certificate's public key is not the one of its secret key";
+            return Err(CertificateError(text.to_owned()));
         }
+        Ok(certificate)
     }
 }
 
@@ -100,7 +80,12 @@ impl<'text> Pairs<'text> {
         let mut pairs = Vec::new();
         let mut section = None;
         for (number, line) in text.lines().enumerate() {
-            let unreadable = CertificateError::Line(number + 1);
+            let number = number + 1;
+            let unreadable = || {
+                CertificateError(format!(
+                    "line {number} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
+                ))
+            };
             let content = line.trim();
             if content.is_empty() || content.starts_with('#') {
                 continue;
@@ -109,28 +94,27 @@ impl<'text> Pairs<'text> {
             match (indented, content, section) {
                 (false, "metadata" | "curve", _) => section = Some(content),
                 (true, pair, Some(section)) => {
-                    let (key, value) = pair.split_once('=').ok_or_else(|| unreadable.clone())?;
+                    let (key, value) = pair.split_once('=').ok_or_else(unreadable)?;
                     let value = value.trim().strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-                    pairs.push((section, key.trim(), value.ok_or(unreadable)?));
+                    pairs.push((section, key.trim(), value.ok_or_else(unreadable)?));
                 }
-                (false | true, _, _) => return Err(unreadable),
+                (false | true, _, _) => return Err(unreadable()),
             }
         }
         Ok(Self(pairs))
     }
 
-    fn value(
-        &self,
-        section: &'static str,
-        key: &'static str,
-    ) -> Result<&'text str, CertificateError> {
+    fn value(&self, section: &str, key: &str) -> Result<&'text str, CertificateError> {
         let found = self.0.iter().find(|(s, k, _)| *s == section && *k == key);
-        found.map(|(_, _, value)| *value).ok_or(CertificateError::Missing { section, key })
+        let text = || format!("the CURVE certificate has no {key:?} in section {section:?}");
+        found.map(|(_, _, value)| *value).ok_or_else(|| CertificateError(text()))
     }
 
-    fn key(&self, key: &'static str) -> Result<[u8; 32], CertificateError> {
+    fn key(&self, key: &str) -> Result<[u8; 32], CertificateError> {
         let bytes = Zeroizing::new(z85::decode(self.value("curve", key)?).unwrap_or_default());
-        <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| CertificateError::Key(key))
+        <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| {
+            CertificateError(format!("the CURVE certificate's {key:?} is not 40 characters of Z85"))
+        })
     }
 }
 
@@ -159,17 +143,12 @@ mod tests {
         let [own, other] =
             [sample(), other].map(|certificate| z85::encode(certificate.public_key()));
         for (from, to, expected) in [
-            (own.as_str(), other.as_str(), CertificateError::Pair),
-            (
-                "    name = \"hello-0\"\n",
-                "",
-                CertificateError::Missing { section: "metadata", key: "name" },
-            ),
-            // The error has the number of the line, not its text.
-            ("    name", "name", CertificateError::Line(3)),
+            (own.as_str(), other.as_str(), "not the one of its secret key"),
+            ("    name = \"hello-0\"\n", "", "no \"name\" in section \"metadata\""),
+            ("    name", "name", "line 3 of the CURVE certificate"),
         ] {
-            let refused = CurveCertificate::parse(&whole.expose().replace(from, to));
-            assert_eq!(refused, Err(expected));
+            let refused = CurveCertificate::parse(&whole.expose().replace(from, to)).unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
         }
     }
 

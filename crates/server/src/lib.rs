@@ -1,7 +1,8 @@
-//! What the servers in a pod have in common: addresses, failures to accept, and an HTTP server that no client can keep
-//! from answering others.
+//! What the programs in a pod have in common: addresses, users, failures to accept, and an HTTP server that no client can
+//! keep from answering others.
 
 mod connections;
+pub mod users;
 
 pub use connections::Authorised;
 
@@ -12,7 +13,6 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::error::Error;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -26,19 +26,6 @@ const UNREAD_TIMEOUT: u32 = 30_000;
 /// All addresses of either kind at `port`, and, for a kernel without IPv6, those of IPv4.
 pub fn all_addresses(port: u16) -> [SocketAddr; 2] {
     [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
-}
-
-/// The next connection that `accept` gives. After a failure it tries again.
-pub async fn accept<Stream, Accepted>(mut accept: impl FnMut() -> Accepted) -> Stream
-where
-    Accepted: Future<Output = io::Result<Stream>>,
-{
-    loop {
-        match accept().await {
-            Ok(stream) => return stream,
-            Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
-        }
-    }
 }
 
 /// What the head of a request may take.
@@ -65,7 +52,10 @@ pub async fn serve<Answer, Bytes>(
 {
     let mut connections = Connections::default();
     loop {
-        let (stream, _) = accept(|| listener.accept()).await;
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_RETRY_INTERVAL).await;
+            continue;
+        };
         connections.make_room().await;
         let authorised = Authorised::default();
         connections.add(authorised.clone(), answer(stream, limits, service(), authorised));

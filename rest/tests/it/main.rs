@@ -6,6 +6,7 @@
 #[allow(dead_code, unreachable_pub, reason = "the tests of the agent use the rest of it")]
 mod broker;
 mod browser;
+mod instance;
 mod page;
 mod schema;
 mod serve;

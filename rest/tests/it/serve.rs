@@ -1,23 +1,22 @@
 //! The API over HTTP.
 
-use crate::broker::{STATE_OF_LEAD, broker_that};
-use crate::server::{Background, PATIENCE, Place, TOKEN, program, served};
+use crate::broker::broker_that;
+use crate::instance::{INVALID, Instance};
+use crate::server::{self, Answer, Background, PATIENCE, Place, TOKEN, program, served};
 use flux_contract::{Exit, ServedInstance};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-/// `ENOENT`: what Flux answers about a job that it does not know.
-const UNKNOWN: u8 = 2;
-/// The id of a job that is submitted.
-const SUBMITTED: u64 = 58;
 /// The id of a job about which Flux answers `EINVAL`.
-const INVALID: u64 = 9;
+const REFUSED: u64 = 9;
+const JSON: &str = "Content-Type: application/json\r\n";
 
 /// A server, its broker, and the requests to that.
 pub(crate) struct Server {
@@ -25,122 +24,43 @@ pub(crate) struct Server {
     process: Background,
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
-}
-
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
-}
-
-/// A set of resources (RFC 20).
-fn set(rank: &str) -> Value {
-    let hosts = json!([{ "rank": rank, "children": { "core": "0-1" } }]);
-    json!({ "version": 1, "execution": { "R_lite": hosts } })
-}
-
-/// Job 1 runs, job 2 has ended, and job 58, which is submitted, waits. There are no others.
-fn job(id: &Value) -> Result<Value, u8> {
-    let state = match id.as_u64() {
-        Some(1) => json!({ "state": 16, "t_run": 11.0, "ranks": "1", "nodelist": "b" }),
-        Some(2) => {
-            json!({ "state": 64, "t_inactive": 12.0, "result": 1, "waitstatus": 0, "success": true })
-        }
-        Some(SUBMITTED) => json!({ "state": 8 }),
-        Some(INVALID) => return Err(22),
-        _ => return Err(UNKNOWN),
-    };
-    let mut job =
-        json!({ "id": id, "userid": 7, "urgency": 16, "t_submit": 10.0, "name": "a", "ntasks": 1 });
-    job.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
-    Ok(job)
-}
-
-/// What is printed and happens, as flux-core 0.88 has it.
-const OUTPUT: &str = r#"{"timestamp":1.5,"name":"data","context":{"stream":"stdout","rank":"0","data":"one\n"}}
-{"timestamp":1.5,"name":"data","context":{"stream":"stderr","rank":"0","data":"two\n"}}"#;
-const LOG: &str = r#"{"timestamp":1.5,"name":"submit","context":{"userid":7}}
-{"timestamp":1.6,"name":"start"}"#;
-
-/// Each entry of a log is an answer.
-fn entries(log: &str) -> String {
-    log.lines().map(|line| json!({ "event": line }).to_string()).collect::<Vec<_>>().join("\n")
-}
-
-fn answer(topic: &str, asked: &Value) -> Result<Value, u8> {
-    let is = |what: &str, text: &str| asked[what] == text;
-    Ok(match topic {
-        "state-machine.get" | STATE_OF_LEAD => json!({ "state": "run" }),
-        "groups.get" => json!({ "members": "0-1" }),
-        "attr.get" if is("name", "hostlist") => json!({ "value": "a,b" }),
-        "attr.get" if is("name", "version") => json!({ "value": "0.88.0" }),
-        "attr.get" => json!({ "value": "2" }),
-        "resource.sched-status" => json!({ "all": set("0-1"), "allocated": set("1") }),
-        "resource.status" => json!({ "drain": { "0": { "reason": "bad fan" } }, "offline": "" }),
-        "job-list.job-stats" => {
-            json!({ "job_states": { "run": 1, "inactive": 1 }, "successful": 1 })
-        }
-        "job-list.list-id" => json!({ "job": job(&asked["id"])? }),
-        "job-list.list" => {
-            let active = asked["constraint"]["and"][0]["states"][0] != 64;
-            json!({ "jobs": [job(&json!(if active { 1 } else { 2 }))?] })
-        }
-        "job-ingest.submit" => json!({ "id": SUBMITTED }),
-        "job-manager.raise" if [1, SUBMITTED].iter().any(|id| asked["id"] == *id) => Value::Null,
-        "job-info.lookup" if asked["id"] != 3 => json!({ "eventlog": LOG }),
-        "job-manager.raise" | "job-info.lookup" => return Err(UNKNOWN),
-        _ => return Err(38),
-    })
+    instance: Arc<Instance>,
 }
 
 impl Server {
+    /// Job 1 runs, and job 2 has ended.
     pub(crate) fn start() -> Self {
-        let place = Place::new();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let record = Arc::clone(&asked);
+        let (place, asked) = (Place::new(), Arc::new(Mutex::new(Vec::new())));
+        let instance = Arc::new(Instance::new(false, |number| number + 1));
+        let (record, broker) = (Arc::clone(&asked), Arc::clone(&instance));
         broker_that(place.at("broker"), move |topic, payload| {
+            let asked: Value = serde_json::from_str(payload).unwrap_or_default();
+            let is_refused = asked["id"] == REFUSED;
+            let answer = if is_refused { Err(INVALID) } else { broker.answer(topic, payload) };
             record.lock().unwrap().push(format!("{topic} {payload}"));
-            let payload: Value = serde_json::from_str(payload).unwrap_or_default();
-            match topic {
-                "job-info.eventlog-watch" if payload["path"] == "eventlog" => Ok(entries(LOG)),
-                "job-info.eventlog-watch" => Ok(entries(OUTPUT)),
-                "job-manager.events-journal" => {
-                    let event = json!({ "id": 1, "events": [{ "name": "alloc" }] });
-                    Ok(format!("{}\n{event}\n{event}", json!({ "id": -1, "events": [] })))
-                }
-                _ => answer(topic, &payload)
-                    .map(|value| if value.is_null() { String::new() } else { value.to_string() }),
-            }
+            answer
         });
         let (process, address) = served(&place.instance());
-        Self { place, process, address, asked }
+        let server = Self { place, process, address, asked, instance };
+        for (id, rank) in [(1, 1), (2, 0)] {
+            server.call("POST /api/v1/jobs", JSON, r#"{"command":["a"]}"#);
+            server.instance.run(id, &[rank]);
+        }
+        server.instance.print(2, 0, "stdout", "one\n");
+        server.instance.print(2, 0, "stderr", "two\n");
+        server.instance.end(2, 0);
+        server.instance.drain(0, "bad fan");
+        server.asked.lock().unwrap().clear();
+        server
     }
 
-    /// A connection on which `text` was sent.
     fn begin(&self, text: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(text.as_bytes()).unwrap();
-        stream
+        server::begin(self.address, text).unwrap()
     }
 
-    /// The answer to a request with these lines behind the first of its head; in HTTP/1.0 it has no chunks.
+    /// In HTTP/1.0 an answer has no chunks.
     fn ask(&self, request: &str, head: &str, body: &str) -> Answer {
-        let length = body.len();
-        let head =
-            format!("{request} HTTP/1.0\r\nHost: x\r\nContent-Length: {length}\r\n{head}\r\n");
-        let mut stream = self.begin(&(head + body));
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        server::ask(self.address, &format!("{request} HTTP/1.0"), head, body).unwrap()
     }
 
     /// The same of somebody who has the token.
@@ -226,10 +146,9 @@ fn the_document_has_every_method_and_parameter() {
 #[test]
 fn a_job_is_submitted_found_and_cancelled() {
     let server = Server::start();
-    let json_type = "Content-Type: application/json\r\n";
-    let submitted = server.call("POST /api/v1/jobs", json_type, r#"{"command":["true"]}"#);
-    assert_eq!((submitted.status, &submitted.json()), (201, &json!({ "id": "f21" })));
-    assert!(submitted.head.contains("location: /api/v1/jobs/f21"), "{}", submitted.head);
+    let submitted = server.call("POST /api/v1/jobs", JSON, r#"{"command":["true"]}"#);
+    assert_eq!((submitted.status, &submitted.json()), (201, &json!({ "id": "f4" })));
+    assert!(submitted.head.contains("location: /api/v1/jobs/f4"), "{}", submitted.head);
     assert!(server.was_asked(r#"job-ingest.submit {"J":"#) && server.was_asked(r#""flags":8"#));
     let runs = server.get("/api/v1/jobs/f2");
     assert!(runs.status == 200 && runs.head.contains("retry-after: 1"), "{}", runs.head);
@@ -249,11 +168,11 @@ fn a_job_is_submitted_found_and_cancelled() {
     assert!(server.was_asked(r#""note":"too slow""#));
     for (request, body, status) in [
         ("DELETE /api/v1/jobs/f3", "", 409),
-        ("DELETE /api/v1/jobs/f4", "", 404),
-        ("GET /api/v1/jobs/f4", "", 404),
-        ("GET /api/v1/jobs/f4/output", "", 404),
-        ("GET /api/v1/jobs/f4/events", "", 404),
-        ("GET /api/v1/jobs/9", "", 400),
+        ("DELETE /api/v1/jobs/f9", "", 404),
+        ("GET /api/v1/jobs/f9", "", 404),
+        ("GET /api/v1/jobs/f9/output", "", 404),
+        ("GET /api/v1/jobs/f9/events", "", 404),
+        (&format!("GET /api/v1/jobs/{REFUSED}"), "", 400),
         ("GET /api/v1/jobs/x", "", 404),
         ("GET /api/v1/jobs/%ff", "", 404),
         ("GET /api/v1/jobs/", "", 404),
@@ -266,7 +185,7 @@ fn a_job_is_submitted_found_and_cancelled() {
         ("POST /api/v1/jobs", "{}", 400),
         ("POST /api/v1/jobs", &" ".repeat(10 << 20), 413),
     ] {
-        let answer = server.call(request, json_type, body);
+        let answer = server.call(request, JSON, body);
         assert_eq!(answer.status, status, "{request}: {}", answer.body);
         assert!(answer.json()["detail"].is_string() && answer.json()["error"].is_string());
     }
@@ -285,25 +204,28 @@ fn the_instance_its_ranks_and_its_jobs_are_shown() {
     let next = format!("/api/v1/jobs?limit=1&cursor={}", first["cursor"].as_str().unwrap());
     assert_eq!(server.get(&next).json()["jobs"][0]["id"], "f3");
     let ranks = &server.get("/api/v1/resources").json()["ranks"];
-    assert_eq!((&ranks[0]["drained"], &ranks[0]["hostname"]), (&json!("bad fan"), &json!("a")));
-    assert_eq!((&ranks[1]["cores_allocated"], &ranks[1]["jobs"]), (&json!(2), &json!(["f2"])));
+    assert_eq!(
+        (&ranks[0]["drained"], &ranks[0]["hostname"]),
+        (&json!("bad fan"), &json!("hello-0"))
+    );
+    assert_eq!((&ranks[1]["cores_allocated"], &ranks[1]["jobs"]), (&json!(4), &json!(["f2"])));
     let instance = server.get("/api/v1/instance").json();
     assert_eq!(
         (&instance["state"], &instance["up"], &instance["size"]),
-        (&json!("run"), &json!(2), &json!(2))
+        (&json!("run"), &json!(4), &json!(4))
     );
     let metrics = server.get("/metrics");
     assert!(metrics.head.contains("application/openmetrics-text"), "{}", metrics.head);
-    assert!(metrics.body.contains("flux_cores{state=\"drained\"} 2\n"), "{}", metrics.body);
+    assert!(metrics.body.contains("flux_cores{state=\"drained\"} 4\n"), "{}", metrics.body);
 }
 
 #[test]
 fn output_and_events_are_there_whole_and_as_streams() {
     let server = Server::start();
-    assert_eq!(server.get("/api/v1/jobs/f2/output").body, "one\ntwo\n");
-    assert_eq!(server.get("/api/v1/jobs/f2/output?stream=stderr").body, "two\n");
-    assert_eq!(server.get("/api/v1/jobs/f2/output?stream=x").status, 400);
-    assert_eq!(server.get("/api/v1/jobs/f3/events").json()["events"][1]["name"], "start");
+    assert_eq!(server.get("/api/v1/jobs/f3/output").body, "one\ntwo\n");
+    assert_eq!(server.get("/api/v1/jobs/f3/output?stream=stderr").body, "two\n");
+    assert_eq!(server.get("/api/v1/jobs/f3/output?stream=x").status, 400);
+    assert_eq!(server.get("/api/v1/jobs/f3/events").json()["events"][5]["name"], "start");
     let output = server.get_events("/api/v1/jobs/f3/output");
     let data = r#"data: {"data":"one\n","rank":"0","stream":"stdout"}"#;
     assert!(output.starts_with(": connected\n\n"), "{output}");
@@ -314,7 +236,7 @@ fn output_and_events_are_there_whole_and_as_streams() {
     assert_eq!(serde_json::from_str::<Value>(end).unwrap()["state"], "INACTIVE");
     let events = server.get_events("/api/v1/jobs/f3/events");
     assert!(events.contains("event: end\n"), "{events}");
-    assert_eq!(events.matches("event: event\n").count(), 2);
+    assert_eq!(events.matches("event: event\n").count(), 10);
 }
 
 #[test]
@@ -322,22 +244,28 @@ fn every_change_is_an_event() {
     let server = Server::start();
     let request = "GET /api/v1/events HTTP/1.1\r\nAuthorization: Bearer";
     let stream = server.begin(&format!("{request} {TOKEN}\r\n\r\n"));
-    let mut missing = vec![
-        ("event: jobs", r#""id":"f2""#),
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let began = Instant::now();
+    let mut await_all = |mut missing: Vec<(&str, &str)>| {
+        let mut event = String::new();
+        while !missing.is_empty() {
+            assert!(began.elapsed() < PATIENCE, "{missing:?}");
+            let line = lines.next().unwrap();
+            missing.retain(|(name, data)| event != *name || !line.contains(data));
+            event = line;
+        }
+    };
+    await_all(vec![
         ("event: resources", r#""drained":"bad fan""#),
         ("event: instance", r#""state":"run""#),
-    ];
-    let mut lines = BufReader::new(stream).lines();
-    let mut event = String::new();
-    let began = Instant::now();
-    while !missing.is_empty() {
-        assert!(began.elapsed() < PATIENCE, "{missing:?}");
-        let line = lines.next().unwrap().unwrap();
-        missing.retain(|(name, data)| event != *name || !line.contains(data));
-        event = line;
+    ]);
+    while !server.was_asked("events-journal") && began.elapsed() < PATIENCE {
+        park_timeout(Duration::from_millis(10));
     }
+    server.instance.end(1, 0);
+    await_all(vec![("event: jobs", r#""id":"f2""#)]);
     // The state that the job has reached is waited for.
-    assert!(server.was_asked(r#""state":16}"#));
+    assert!(server.was_asked(r#""state":64}"#));
 }
 
 #[test]
@@ -371,13 +299,11 @@ fn a_token_is_made_where_none_is_given() {
     let (address, tokens) = line.trim_start_matches("http://").split_once("/?token=").unwrap();
     let (token, code) = tokens.split_once("&code=").unwrap();
     assert!(token.len() >= 32 && code.len() >= 32, "{line}");
+    let address = address.parse().unwrap();
     let page = |query: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET /{query} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        assert!(text.starts_with("HTTP/1.0 200"), "{text}");
-        text
+        let page = server::ask(address, &format!("GET /{query} HTTP/1.0"), "", "").unwrap();
+        assert_eq!(page.status, 200, "{page:?}");
+        page.body
     };
     // The first page with the code has the token, and no other.
     for (query, has_token) in [

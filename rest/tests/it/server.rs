@@ -2,8 +2,9 @@
 
 use flux_contract::ServedInstance;
 use flux_contract::token::fingerprint;
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use serde_json::Value;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -80,4 +81,46 @@ pub(crate) fn served(instance: &ServedInstance) -> (Background, SocketAddr) {
     let address = line.strip_prefix("http://").and_then(|line| line.strip_suffix('/'));
     let address = address.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
     (process, address)
+}
+
+/// A connection on which `text` was sent.
+pub(crate) fn begin(address: SocketAddr, text: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(text.as_bytes())?;
+    Ok(stream)
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// In small letters.
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+/// The answer to a request with these lines behind the first of its head, which may have no chunks.
+pub(crate) fn ask(
+    address: SocketAddr,
+    request: &str,
+    head: &str,
+    body: &str,
+) -> io::Result<Answer> {
+    let length = body.len();
+    let start = format!("{request}\r\nHost: {address}\r\nContent-Length: {length}");
+    let mut stream = BufReader::new(begin(address, &format!("{start}\r\n{head}\r\n{body}"))?);
+    let (mut head, mut body) = (String::new(), String::new());
+    while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head)? > 0 {}
+    let head = head.to_ascii_lowercase();
+    let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    stream.take(number(length).unwrap_or(u64::MAX)).read_to_string(&mut body)?;
+    let status = number(head.split(' ').nth(1)).and_then(|status| status.try_into().ok());
+    Ok(Answer { status: status.ok_or(io::ErrorKind::InvalidData)?, head, body })
 }

@@ -2,30 +2,19 @@
 //!
 //! `cargo test -p flux-rest --test it browser:: -- --ignored`
 
-mod instance;
-mod job;
-mod resources;
 mod webdriver;
 
 use crate::broker::broker_that;
+use crate::instance::Instance;
 use crate::server::{Background, Place, TOKEN, program, served};
 use flux_contract::{Phase, ServedInstance, phase};
 use flux_protocol::job_id::f58_plain;
-use instance::Instance;
 use serde_json::json;
 use std::env;
 use std::fs;
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::sync::Arc;
 use webdriver::Browser;
-
-/// `ENOENT`: there is no such job, or it has ended.
-const UNKNOWN: u8 = 2;
-/// `EINVAL`: the question is wrong.
-const INVALID: u8 = 22;
 
 const PICTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/pictures");
 /// Bytes that a picture may have.
@@ -45,8 +34,9 @@ impl Scene {
         let place = Place::new();
         let users = "root:x:0:0::/root:/bin/sh\nflux:x:1000:1000::/:/bin/sh\n";
         fs::write(place.at("passwd"), users).unwrap();
-        report_phases(&place.at("agent"));
-        let instance = Arc::new(Instance::new());
+        fs::write(place.at("agent"), json!({ "phases": phases() }).to_string()).unwrap();
+        let instance =
+            Arc::new(Instance::new(true, |number| 37_346_082_816 + 6_324_924_416 * number));
         let broker = Arc::clone(&instance);
         broker_that(place.at("broker"), move |topic, payload| broker.answer(topic, payload));
         let (server, address) = served(&place.instance());
@@ -94,17 +84,6 @@ fn phases() -> Vec<Phase> {
         phase
     });
     phases.into()
-}
-
-/// Reports the phases as PID 1 does.
-fn report_phases(socket: &Path) {
-    let listener = UnixListener::bind(socket).unwrap();
-    let report = json!({ "phases": phases() }).to_string();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            stream.unwrap().write_all(report.as_bytes()).unwrap();
-        }
-    });
 }
 
 #[test]

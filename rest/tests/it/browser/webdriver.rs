@@ -2,11 +2,11 @@
 //! would cost more: `fantoccini` needs one under a licence that `deny.toml` does not allow, and `thirtyfour` switches
 //! on the feature of `serde_json` that changes the order of the fields in every program and test of the workspace.
 
-use crate::server::{Background, PATIENCE};
+use crate::server::{self, Background, PATIENCE};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::thread::park_timeout;
@@ -150,31 +150,17 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         // The driver ends the browser; it may itself have ended.
-        let _ = send(self.address, "DELETE", &format!("/session/{}", self.session), "");
+        let request = format!("DELETE /session/{} HTTP/1.1", self.session);
+        let _ = server::ask(self.address, &request, "", "");
     }
 }
 
 /// The value that a command is answered with.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let (head, answer) = send(address, method, path, &body).unwrap();
-    assert!(head.starts_with("http/1.1 200"), "{method} {path} {body}: {answer}");
-    answer["value"].clone()
-}
-
-/// The head of the answer, in lower case, and its body.
-fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<(String, Value)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let (host, length) = ("Host: localhost\r\nContent-Type: application/json", body.len());
-    let head = format!("{method} {path} HTTP/1.1\r\n{host}\r\nContent-Length: {length}\r\n\r\n");
-    stream.write_all((head + body).as_bytes())?;
-    let mut answer = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") && answer.read_line(&mut head)? > 0 {}
-    let head = head.to_ascii_lowercase();
-    let (_, length) = head.split_once("content-length:").ok_or(io::ErrorKind::InvalidData)?;
-    let length = length.lines().next().and_then(|length| length.trim().parse().ok());
-    let body = serde_json::from_reader(answer.take(length.unwrap_or_default()))?;
-    Ok((head, body))
+    let json_type = "Content-Type: application/json\r\n";
+    let answer =
+        server::ask(address, &format!("{method} {path} HTTP/1.1"), json_type, &body).unwrap();
+    assert_eq!(answer.status, 200, "{method} {path} {body}: {answer:?}");
+    answer.json()["value"].clone()
 }

@@ -1,24 +1,28 @@
 //! A recorded instance whose jobs and ranks change as a test says: what flux-core 0.88 answers about four ranks.
 
-use super::job::{
-    CANCELED, CLEANUP, COMPLETED, DEPEND, FAILED, INACTIVE, Job, PRIORITY, RUN, SCHED,
-};
-use super::resources::{CORES, bracketed, hosts, set};
-use super::{INVALID, UNKNOWN};
+mod job;
+mod resources;
+
 use crate::broker::{Answers, NO_SERVICE, STATE_OF_LEAD};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use flux_protocol::idset::idset;
+use flux_protocol::job::JobState;
+use job::{CANCELED, COMPLETED, FAILED, Job};
+use resources::{CORES, bracketed, hosts, set};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// `ENOENT`: there is no such job, or it has ended.
+const UNKNOWN: u8 = 2;
+/// `EINVAL`: the question is wrong.
+pub(crate) const INVALID: u8 = 22;
+
 const RANKS: [u32; 4] = [0, 1, 2, 3];
 /// What a shell leaves that SIGTERM has ended.
 const TERMINATED: u32 = (128 + 15) << 8;
-const FIRST_ID: u64 = 37_346_082_816;
-const NEXT_ID: u64 = 6_324_924_416;
 /// How long ago the instance was started, in seconds.
 const UPTIME: f64 = 754.0;
 
@@ -34,8 +38,9 @@ fn entry(name: &str, context: &Value) -> Value {
     json!({ "timestamp": now(), "name": name, "context": context })
 }
 
-#[derive(Default)]
 struct State {
+    /// The id of a job by the number of those before it.
+    id: fn(u64) -> u64,
     jobs: BTreeMap<u64, Job>,
     /// What has happened to them.
     journal: Vec<Value>,
@@ -57,7 +62,7 @@ impl State {
     fn submit(&mut self, asked: &Value) -> Value {
         let parts: Vec<_> = asked["J"].as_str().unwrap().split('.').collect();
         let jobspec = BASE64_STANDARD.decode(parts[1]).unwrap();
-        let id = FIRST_ID + NEXT_ID * self.jobs.len() as u64;
+        let id = (self.id)(self.jobs.len() as u64);
         self.jobs.insert(id, Job::new(serde_json::from_slice(&jobspec).unwrap()));
         let context = json!({ "userid": 1000, "urgency": 16, "flags": 0, "version": 1 });
         self.happens(id, "submit", &context);
@@ -88,13 +93,13 @@ impl State {
 
     fn raise(&mut self, asked: &Value) -> Result<(), u8> {
         let id = asked["id"].as_u64().unwrap();
-        let state = self.jobs.get(&id).map(Job::state).filter(|state| *state != INACTIVE);
+        let state = self.jobs.get(&id).map(Job::state).filter(|state| *state != JobState::Inactive);
         let state = state.ok_or(UNKNOWN)?;
         let note = asked["note"].as_str().unwrap_or_default();
         let (kind, severity) = (&asked["type"], &asked["severity"]);
         let context = json!({ "type": kind, "severity": severity, "note": note, "userid": 1000 });
         self.happens(id, "exception", &context);
-        if state == RUN {
+        if state == JobState::Run {
             self.end(id, TERMINATED);
         } else {
             self.happens(id, "clean", &Value::Null);
@@ -110,7 +115,7 @@ impl State {
     fn scheduled(&self) -> Value {
         let up = self.up();
         let down: Vec<_> = self.drained.keys().copied().filter(|rank| up.contains(rank)).collect();
-        let running = self.jobs.values().filter(|job| job.state() == RUN);
+        let running = self.jobs.values().filter(|job| job.state() == JobState::Run);
         let used: BTreeSet<_> = running.flat_map(|job| job.ranks.iter().copied()).collect();
         let used: Vec<_> = used.into_iter().collect();
         json!({ "all": set(&up), "down": set(&down), "allocated": set(&used) })
@@ -131,11 +136,9 @@ impl State {
     fn counts(&self) -> Value {
         let in_state = |state| self.jobs.values().filter(|job| job.state() == state).count();
         let with = |result| self.jobs.values().filter(|job| job.result() == Some(result)).count();
-        let states = json!({
-            "depend": in_state(DEPEND), "priority": in_state(PRIORITY), "sched": in_state(SCHED),
-            "run": in_state(RUN), "cleanup": in_state(CLEANUP), "inactive": in_state(INACTIVE),
-            "total": self.jobs.len(),
-        });
+        let states = JobState::ALL.map(|state| (state.name(), in_state(state)));
+        let states: BTreeMap<_, _> =
+            states.into_iter().chain([("total", self.jobs.len())]).collect();
         json!({
             "job_states": states, "successful": with(COMPLETED), "failed": with(FAILED),
             "canceled": with(CANCELED), "timeout": 0, "inactive_purged": 0, "queues": [],
@@ -159,15 +162,21 @@ impl State {
     }
 }
 
-pub(super) struct Instance {
+pub(crate) struct Instance {
     state: Mutex<State>,
+    follows: bool,
     changed: Condvar,
     started: f64,
 }
 
 impl Instance {
-    pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), started: now() - UPTIME }
+    /// Without jobs. `id` is that of a job by the number of those before it. If `follows`, a client that reads the log of
+    /// a job waits for its end.
+    pub(crate) fn new(follows: bool, id: fn(u64) -> u64) -> Self {
+        let (jobs, journal) = (BTreeMap::new(), Vec::new());
+        let (drained, lost) = (BTreeMap::new(), BTreeSet::new());
+        let state = Mutex::new(State { id, jobs, journal, drained, lost });
+        Self { state, follows, changed: Condvar::new(), started: now() - UPTIME }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -192,45 +201,45 @@ impl Instance {
     }
 
     /// The job that was submitted last, and its jobspec.
-    pub(super) fn newest(&self) -> (u64, Value) {
+    pub(crate) fn newest(&self) -> (u64, Value) {
         let state = self.state();
         let (id, job) = state.jobs.last_key_value().unwrap();
         (*id, job.jobspec.clone())
     }
 
-    pub(super) fn is_running(&self, id: u64) -> bool {
-        self.state().job(id).state() == RUN
+    pub(crate) fn is_running(&self, id: u64) -> bool {
+        self.state().job(id).state() == JobState::Run
     }
 
-    pub(super) fn run(&self, id: u64, ranks: &[u32]) {
+    pub(crate) fn run(&self, id: u64, ranks: &[u32]) {
         self.change(|state| state.run(id, ranks));
     }
 
     /// Task `rank` of the job prints `text`.
-    pub(super) fn print(&self, id: u64, rank: u32, stream: &str, text: &str) {
+    pub(crate) fn print(&self, id: u64, rank: u32, stream: &str, text: &str) {
         let context = json!({ "stream": stream, "rank": rank.to_string(), "data": text });
         self.change(|state| state.job(id).output.push(entry("data", &context)));
     }
 
     /// The job ends by itself with this exit code.
-    pub(super) fn end(&self, id: u64, code: u32) {
+    pub(crate) fn end(&self, id: u64, code: u32) {
         self.change(|state| state.end(id, code << 8));
     }
 
-    pub(super) fn drain(&self, rank: u32, reason: &'static str) {
+    pub(crate) fn drain(&self, rank: u32, reason: &'static str) {
         self.change(|state| state.drained.insert(rank, reason));
     }
 
-    pub(super) fn undrain(&self, rank: u32) {
+    pub(crate) fn undrain(&self, rank: u32) {
         self.change(|state| state.drained.remove(&rank));
     }
 
-    pub(super) fn lose(&self, rank: u32) {
+    pub(crate) fn lose(&self, rank: u32) {
         self.change(|state| state.lost.insert(rank));
     }
 
     /// A rank that was lost is there again.
-    pub(super) fn regain(&self, rank: u32) {
+    pub(crate) fn regain(&self, rank: u32) {
         self.change(|state| state.lost.remove(&rank));
     }
 
@@ -249,11 +258,12 @@ impl Instance {
     /// The job, once it has been in the state that is asked for, or has ended (flux-core,
     /// `src/modules/job-list/idsync.c`).
     fn find(&self, asked: &Value) -> Result<Value, u8> {
-        let (id, state) = (asked["id"].as_u64().unwrap(), asked["state"].as_u64().unwrap());
+        let (id, state) = (asked["id"].as_u64().unwrap(), &asked["state"]);
         self.when(|instance| {
             let Some(job) = instance.jobs.get(&id) else { return Some(Err(UNKNOWN)) };
             let mut states = job.states();
-            let is_now = state == 0 || states.any(|been| [state, INACTIVE].contains(&been));
+            let is_now = *state == 0
+                || states.any(|been| *state == been.number() || been == JobState::Inactive);
             is_now.then(|| Ok(json!({ "job": job.listed(id, &asked["attrs"]) })))
         })
     }
@@ -276,7 +286,8 @@ impl Instance {
                 let entries = if is_output { &job.output } else { &job.log };
                 let next = entries.get(at).map(|entry| json!({ "event": format!("{entry}\n") }));
                 at += usize::from(next.is_some());
-                let is_known = next.is_some() || job.state() == INACTIVE;
+                let has_ended = !instance.follows || job.state() == JobState::Inactive;
+                let is_known = next.is_some() || has_ended;
                 is_known.then(|| next.map(|next| next.to_string()))
             })
         })))
@@ -286,7 +297,7 @@ impl Instance {
     /// (flux-core, `src/modules/job-manager/journal.c`).
     fn journal(self: &Arc<Self>) -> Answers {
         let state = self.state();
-        let active = state.jobs.iter().filter(|(_, job)| job.state() != INACTIVE);
+        let active = state.jobs.iter().filter(|(_, job)| job.state() != JobState::Inactive);
         let active = active.map(|(id, job)| json!({ "id": id, "events": job.log }));
         let end = json!({ "id": -1, "events": [] });
         let before: Vec<_> = active.chain([end]).map(|entry| entry.to_string()).collect();
@@ -300,7 +311,7 @@ impl Instance {
     }
 
     /// What its lead broker answers.
-    pub(super) fn answer(self: &Arc<Self>, topic: &str, payload: &str) -> Result<Answers, u8> {
+    pub(crate) fn answer(self: &Arc<Self>, topic: &str, payload: &str) -> Result<Answers, u8> {
         let asked: Value = serde_json::from_str(payload).unwrap_or_default();
         let answer = match topic {
             "job-info.eventlog-watch" => return self.watch(&asked),

@@ -2,18 +2,11 @@
 
 use super::INVALID;
 use super::resources::{CORES_OF_RANK, bracketed, hosts};
+use flux_protocol::job::JobState;
 use serde_json::{Map, Value, json};
 use std::iter;
 
-/// States by their numbers (flux-core, `src/common/libjob/job.h`).
-pub(super) const DEPEND: u64 = 2;
-pub(super) const PRIORITY: u64 = 4;
-pub(super) const SCHED: u64 = 8;
-pub(super) const RUN: u64 = 16;
-pub(super) const CLEANUP: u64 = 32;
-pub(super) const INACTIVE: u64 = 64;
-
-/// Results by their numbers there.
+/// Results by their numbers (flux-core, `src/common/libjob/job.h`).
 pub(super) const COMPLETED: u64 = 1;
 pub(super) const FAILED: u64 = 2;
 pub(super) const CANCELED: u64 = 4;
@@ -41,25 +34,21 @@ impl Job {
     }
 
     /// The states that it has been in.
-    pub(super) fn states(&self) -> impl DoubleEndedIterator<Item = u64> {
+    pub(super) fn states(&self) -> impl DoubleEndedIterator<Item = JobState> {
         self.log.iter().filter_map(|event| match event["name"].as_str()? {
-            "submit" => Some(DEPEND),
-            "depend" => Some(PRIORITY),
-            "priority" => Some(SCHED),
-            "alloc" => Some(RUN),
-            "exception" | "finish" => Some(CLEANUP),
-            "clean" => Some(INACTIVE),
-            _ => None,
+            "submit" => Some(JobState::Depend),
+            "exception" => Some(JobState::Cleanup),
+            name => JobState::after_event(name),
         })
     }
 
-    pub(super) fn state(&self) -> u64 {
+    pub(super) fn state(&self) -> JobState {
         self.states().next_back().unwrap()
     }
 
     /// How it has ended.
     pub(super) fn result(&self) -> Option<u64> {
-        if self.state() != INACTIVE {
+        if self.state() != JobState::Inactive {
             return None;
         }
         let status = self.event("finish").map(|event| &event["context"]["status"]);
@@ -80,7 +69,7 @@ impl Job {
         let exception = self.event("exception").filter(|_| result.is_some());
         let exception = exception.map(|event| &event["context"]);
         json!({
-            "userid": 1000, "urgency": 16, "priority": 16, "state": self.state(),
+            "userid": 1000, "urgency": 16, "priority": 16, "state": self.state().number(),
             "name": system["job"]["name"].as_str().or(program),
             "ntasks": self.jobspec["resources"][0]["count"],
             "nnodes": nodes, "ncores": nodes.map(|nodes| nodes * CORES_OF_RANK),
@@ -113,7 +102,12 @@ impl Job {
             "and" => {
                 return values.iter().try_fold(true, |met, value| Ok(self.meets(value)? && met));
             }
-            "states" => return Ok(values[0].as_u64().ok_or(INVALID)? & self.state() != 0),
+            "states" => {
+                let asked = values[0].as_u64().ok_or(INVALID)?;
+                return Ok(asked & u64::from(self.state().number()) != 0);
+            }
+            "name" => return Ok(self.attributes()["name"] == values[0]),
+            "userid" => return Ok(values[0] == 1000),
             "t_submit" => "submit",
             "t_inactive" => "clean",
             _ => return Err(INVALID),
