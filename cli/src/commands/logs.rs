@@ -152,8 +152,12 @@ impl Logs {
         }
         let ends = read::merged(target, logs, |line| self.print(line)).await;
         let rotated: Vec<_> = ends.iter().flatten().flatten().map(ToString::to_string).collect();
-        let is_part = self.since.is_some() || self.since_time.is_some() || self.container.is_some();
-        if !is_part && !rotated.is_empty() && !cluster.spec.logging.quiet {
+        let is_part = self.since.is_some() || self.since_time.is_some() || self.tail.is_some();
+        if !is_part
+            && self.container.is_none()
+            && !rotated.is_empty()
+            && !cluster.spec.logging.quiet
+        {
             let ranks = rotated.join(", ");
             print_stderr(&format!(
                 "the first lines of these ranks are missing: {ranks}; the node has rotated their logs (containerLogMaxSize of the kubelet)"

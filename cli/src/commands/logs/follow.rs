@@ -3,7 +3,7 @@
 use super::read::{Line, Log};
 use crate::commands::status::summary;
 use crate::commands::wait::{Goal, end};
-use crate::minicluster::{MiniClusterRef, runner_state};
+use crate::minicluster::{MiniClusterRef, has_log};
 use anyhow::{Result, ensure};
 use flux_api::crd::MiniCluster;
 use futures::StreamExt as _;
@@ -87,8 +87,7 @@ impl Readers<'_> {
     fn start(&mut self, pod: &Pod) -> Result<()> {
         let Some(log) = (self.log_of)(pod)? else { return Ok(()) };
         let container = log.parameters.container.as_deref().unwrap_or_default();
-        let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
-        if has_log && self.followed.insert(pod.name_any()) {
+        if has_log(pod, container) && self.followed.insert(pod.name_any()) {
             let (target, lines) = (self.target.clone(), self.lines.clone());
             self.tasks.spawn(async move {
                 let read = log.read(&target, lines).await;

@@ -3,7 +3,7 @@
 use crate::commands::status::{state_condition, summary};
 use crate::error::line;
 use crate::log_stream::{self, Ending};
-use crate::minicluster::{MiniClusterRef, checked, runner_state};
+use crate::minicluster::{MiniClusterRef, has_log};
 use crate::output::print_stderr;
 use anyhow::{Context as _, Result, ensure};
 use flux_api::crd::{MiniCluster, State};
@@ -94,17 +94,16 @@ pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> 
     let mut output = Output::start(target);
     loop {
         tokio::select! {
-            Some(change) = clusters.next() => match checked(change)? {
-                Some(Some(cluster)) if is_over(&cluster) => {
+            Some(change) = clusters.next() => match change? {
+                Some(cluster) if is_over(&cluster) => {
                     progress.clear();
                     return Ok(End::Run(Box::new(cluster), output.finish(target).await));
                 }
-                Some(Some(cluster)) => progress.print_state(&cluster),
-                Some(None) => {
+                Some(cluster) => progress.print_state(&cluster),
+                None => {
                     output.finish(target).await;
                     return Ok(End::Gone);
                 }
-                None => {}
             },
             Some(change) = leads.next() => {
                 // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
@@ -145,8 +144,7 @@ impl Output {
 
     /// Copies the log of this lead after those before it, if it has a log. Returns false if there is nothing new.
     fn add(&mut self, pod: &Pod, container: &str) -> bool {
-        let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
-        let is_new = has_log && self.leads.insert(pod.name_any());
+        let is_new = has_log(pod, container) && self.leads.insert(pod.name_any());
         // The task that receives it ends after this sender.
         is_new && self.sender.send(pod.name_any()).is_ok()
     }
