@@ -30,7 +30,7 @@ pub(crate) async fn repeated<T>(
             }
             // An API server that has just started may refuse what it allowed before.
             Err(error) if is_away && refusals < REFUSAL_LIMIT && is_refusal(&error) => {
-                refusals += 1
+                refusals += 1;
             }
             ended => return ended,
         }
