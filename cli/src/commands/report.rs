@@ -5,6 +5,7 @@ mod redact;
 use super::version::LABELS as OPERATOR;
 use crate::connection::Connection;
 use crate::exec;
+use crate::log_stream;
 use crate::minicluster::{MiniClusterRef, NameArgument, agent, client, is_of_pod};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -13,7 +14,7 @@ use flate2::{Compression, write::GzEncoder};
 use flux_api::crd::MiniCluster;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME, MANAGED_BY, MANAGED_BY_VALUE, NAME};
 use futures::future::{BoxFuture, join_all};
-use futures::{AsyncReadExt as _, FutureExt as _, StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -225,10 +226,7 @@ fn reads(
 async fn log(api: Api<Pod>, pod: String, container: String, previous: bool) -> Result<Vec<u8>> {
     let container = Some(container);
     let parameters = LogParams { container, previous, timestamps: true, ..LogParams::default() };
-    let mut text = Vec::new();
-    let mut log = pin!(api.log_stream(&pod, &parameters).await?);
-    log.read_to_end(&mut text).await.context("read the log to its end")?;
-    Ok(text)
+    log_stream::whole(&api, &pod, &parameters).await
 }
 
 /// The output of a program in a pod.

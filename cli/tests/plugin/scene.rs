@@ -80,7 +80,10 @@ impl Scene {
         let name = format!("{cluster}-{rank}-{suffix}");
         let time = "2026-01-01T00:00:00Z";
         let states = match state {
-            "waiting" => json!({ "waiting": { "reason": "PodInitializing" } }),
+            "waiting" => {
+                let message = "wait-for-lead: 10.0.0.1:8050: refused";
+                json!({ "waiting": { "reason": "PodInitializing", "message": message } })
+            }
             "running" => json!({ "running": { "startedAt": time } }),
             _ => json!({ "terminated": { "exitCode": 0, "startedAt": time, "finishedAt": time } }),
         };

@@ -3,13 +3,13 @@
 use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
 use crate::error;
+use crate::log_stream::whole;
 use crate::minicluster::{MiniClusterRef, agent, is_of_pod, rank, runner, runner_state};
 use crate::output::age;
 use crate::rank_pod::agent_report;
 use anyhow::{Context as _, Result};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::TerminationMessage;
-use futures::AsyncReadExt as _;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -19,7 +19,6 @@ use serde::Serialize;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 
 /// Largest number of ranks that are shown.
 const MAX_RANKS: usize = 8;
@@ -240,13 +239,14 @@ async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Ve
         tail_lines: Some(READ_LINES),
         ..LogParams::default()
     };
-    let log = target.connection.api::<Pod>().log_stream(&pod.name_any(), &parameters).await;
-    // A container that has not started has no log, which is no failure.
-    if matches!(&log, Err(kube::Error::Api(status)) if [400, 404].contains(&status.code)) {
-        return Ok(Vec::new());
-    }
-    let mut bytes = Vec::new();
-    pin!(log?).read_to_end(&mut bytes).await?;
+    let bytes = match whole(&target.connection.api(), &pod.name_any(), &parameters).await {
+        Err(error) => match error.downcast_ref() {
+            // A container that has not started has no log, which is no failure.
+            Some(kube::Error::Api(status)) if [400, 404].contains(&status.code) => Vec::new(),
+            _ => return Err(error),
+        },
+        Ok(bytes) => bytes,
+    };
     let log = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = log.lines().collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
