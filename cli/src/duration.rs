@@ -31,8 +31,11 @@ mod tests {
         for (text, seconds) in [("30s", 30), ("1h30m", 5400), ("7d", 604_800), ("90", 90)] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "x", "-5s", "5 parsecs"] {
-            assert!(duration(text).is_err(), "{text}");
+        for text in ["", "x", "5x", "-1s", "-5s", "5 parsecs", "99999999999999999h"] {
+            assert!(duration(text).is_err() && seconds(text).is_err(), "{text}");
         }
+        let read = ["90s", "5m", "2h", "1h30m"].map(|text| seconds(text).unwrap());
+        assert_eq!(read, [90, 300, 7200, 5400]);
+        assert!(["7", "0s"].iter().all(|text| seconds(text).is_err()));
     }
 }

@@ -1,8 +1,10 @@
 //! Errors, each on one line.
 
+use crate::exit::MISUSED;
 use crate::output::print_stderr;
 use kube::core::Status;
 use kube::runtime::watcher;
+use std::process::ExitCode;
 use std::sync::OnceLock;
 
 /// The API server of this command, with its context.
@@ -15,6 +17,12 @@ pub(crate) fn set_server(server: String) {
 
 pub(crate) fn print_error(error: &anyhow::Error) {
     print_stderr(&format!("kubectl flux: {}", line(error)));
+}
+
+/// Prints what is wrong with the command line or with a file that it names.
+pub(crate) fn misuse(error: &anyhow::Error) -> ExitCode {
+    print_error(error);
+    ExitCode::from(MISUSED)
 }
 
 /// What was done, and why it failed. The errors of kube repeat their causes, and print a refusal as a Rust value.

@@ -1,6 +1,5 @@
 //! Programs in the pods of a MiniCluster, started by exec.
 
-use crate::error::is_temporary;
 use crate::minicluster::MiniClusterRef;
 use crate::output::reader_gone;
 use anyhow::{Context as _, Result};
@@ -9,7 +8,6 @@ use futures::SinkExt as _;
 use futures::future::{self, Either, OptionFuture};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
-use kube::client::UpgradeConnectionError;
 use std::io::IsTerminal as _;
 use std::pin::pin;
 use std::time::Duration;
@@ -188,29 +186,6 @@ pub(crate) async fn share(
     [input, sizes].into_iter().flatten().for_each(|task: JoinHandle<()>| task.abort());
     drop(raw);
     ended
-}
-
-/// Whether an error comes from the connection to the program, so that another attempt may succeed.
-pub(crate) fn is_of_connection(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        if let Some(error) = cause.downcast_ref::<io::Error>() {
-            return error.kind() == io::ErrorKind::ConnectionAborted;
-        }
-        match cause.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => is_temporary(status),
-            Some(kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))) => {
-                code.is_server_error()
-            }
-            Some(_) => true,
-            None => false,
-        }
-    })
-}
-
-/// Whether the API server has refused to run a program.
-pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
-    let is_api = |cause: &kube::Error| matches!(cause, kube::Error::Api(_));
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_api))
 }
 
 /// Parameters of a program without input in the runner.

@@ -22,6 +22,7 @@ mod object_format;
 mod output;
 mod random_name;
 mod rank_pod;
+mod retry;
 mod signals;
 
 use anyhow::{Context as _, Result};

@@ -2,13 +2,15 @@
 
 use crate::error;
 use crate::error::is_temporary;
-use crate::minicluster::{MiniClusterRef, runner_state};
+use crate::minicluster::{MiniClusterRef, rank as rank_of, runner_state};
 use crate::output::print_stderr;
 use anyhow::{Context as _, Result, bail};
-use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::LogParams;
+use kube::ResourceExt as _;
+use kube::api::{Api, LogParams};
+use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -157,10 +159,48 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     }
 }
 
+/// Passes each pod of `rank`, or of all ranks, to `start` until that returns true for it, and until `ended`. Returns what
+/// `ended` has returned, and whether the pods could be listed after it: its watch may be ahead of that of the pods.
+pub(crate) async fn over_pods<T>(
+    target: &MiniClusterRef,
+    rank: Option<u32>,
+    ended: impl Future<Output = Result<T>>,
+    mut start: impl FnMut(&Pod) -> Result<bool>,
+) -> Result<(T, Result<()>)> {
+    let mut started = HashSet::new();
+    let mut add = |pod: &Pod| -> Result<()> {
+        if !started.contains(&pod.name_any()) && start(pod)? {
+            started.insert(pod.name_any());
+        }
+        Ok(())
+    };
+    let (mut pods, mut ended) = (pin!(target.pod_changes(rank)), pin!(ended));
+    let end = loop {
+        tokio::select! {
+            // The watcher retries. If the error persists, `ended` returns it.
+            Some(pod) = pods.next() => pod.map_or(Ok(()), |pod| add(&pod))?,
+            end = &mut ended => break end?,
+        }
+    };
+    let pods = target.pod_list().await;
+    let listed = pods.and_then(|pods| {
+        pods.iter().filter(|pod| rank.is_none() || rank_of(pod) == rank).try_for_each(add)
+    });
+    Ok((end, listed))
+}
+
 /// Whether the API server would refuse the same request again. A kubelet that has just started does not find the logs of
 /// its pods.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if !is_temporary(status) && status.code != 404)
+}
+
+/// The log of a container as it is now.
+pub(crate) async fn whole(api: &Api<Pod>, pod: &str, parameters: &LogParams) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut log = pin!(api.log_stream(pod, parameters).await?);
+    log.read_to_end(&mut text).await.context("read the log to its end")?;
+    Ok(text)
 }
 
 fn is_over(pod: &Pod, parameters: &LogParams) -> bool {

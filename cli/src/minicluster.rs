@@ -2,7 +2,7 @@
 
 use crate::completion::names;
 use crate::connection::Connection;
-use crate::error::print_error;
+use crate::error::{is_temporary, print_error};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
 use clap_complete::engine::ArgValueCompleter;
@@ -14,7 +14,7 @@ use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, ApiResource, ListParams};
+use kube::api::{Api, ApiResource, DeleteParams, ListParams};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -62,11 +62,21 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// Whether a name on this command line is [`LAST`].
+/// Reads the name of a MiniCluster that does not exist yet.
+pub(crate) fn new_name(text: &str) -> Result<String, String> {
+    let name = name(text)?;
+    if name == LAST { Err(format!("{LAST} is the newest MiniCluster")) } else { Ok(name) }
+}
+
+/// Whether a name, or the name in a place of `cp`, is [`LAST`] on this command line.
 pub(crate) fn names_last(matches: &ArgMatches) -> bool {
     let Some((_, matches)) = matches.subcommand() else { return false };
-    let values = |id| matches.try_get_many::<String>(id).ok().flatten();
-    ["name", "names"].into_iter().filter_map(values).flatten().any(|value| value == LAST)
+    let values = |id| matches.try_get_raw(id).ok().flatten();
+    let mut values = ["name", "names", "from", "to"].into_iter().filter_map(values).flatten();
+    values.any(|value| {
+        let text = value.to_string_lossy();
+        text.split([':', '[']).next().is_some_and(|name| name.ends_with(LAST))
+    })
 }
 
 /// References to the MiniClusters with these names.
@@ -121,6 +131,23 @@ impl MiniClusterRef {
         found.ok_or_else(|| self.absent())
     }
 
+    /// Asks the API server to delete the MiniCluster, which exists until its pods are gone. Returns its uid; `None` if
+    /// there is none.
+    pub(crate) async fn delete(&self, dry_run: bool) -> Result<Option<String>> {
+        let api = self.connection.api::<PartialObjectMeta<MiniCluster>>();
+        match api.delete(&self.name, &DeleteParams { dry_run, ..DeleteParams::foreground() }).await
+        {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Ok(answer) => {
+                let uid = answer.either(|going| going.metadata.uid, |gone| Some(gone.details?.uid));
+                Ok(Some(uid.unwrap_or_default()))
+            }
+            Err(error) => {
+                Err(error).with_context(|| format!("delete the MiniCluster {}", self.name))
+            }
+        }
+    }
+
     /// The newest pod of each rank, by rank.
     pub(crate) async fn pods(&self) -> Result<BTreeMap<u32, Pod>> {
         let pods = self.pod_list().await?.into_iter();
@@ -137,9 +164,7 @@ impl MiniClusterRef {
     }
 
     /// The MiniCluster after each change, `None` after its deletion.
-    pub(crate) fn changes(
-        &self,
-    ) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
+    pub(crate) fn changes(&self) -> impl Stream<Item = Result<Option<MiniCluster>>> + use<> {
         object_after(watcher(self.connection.api(), self.watch_config()).default_backoff())
     }
 
@@ -189,17 +214,16 @@ impl MiniClusterRef {
     pub(crate) async fn running_pod(&self, rank: u32) -> Result<Pod> {
         let mut pods = self.pods().await?;
         let Some(pod) = pods.remove(&rank) else { return Err(self.no_pod(rank, &pods).await?) };
-        match runner_state(&pod, &self.name) {
+        let name = &self.name;
+        match runner_state(&pod, name) {
             Some(ContainerState { running: Some(_), .. }) => Ok(pod),
-            Some(ContainerState { terminated: Some(_), .. }) => bail!(
-                "rank {rank} of {} has ended: `kubectl flux logs {}` prints its output",
-                self.name,
-                self.name
-            ),
+            Some(ContainerState { terminated: Some(_), .. }) => {
+                bail!(
+                    "rank {rank} of {name} has ended: `kubectl flux logs {name}` prints its output"
+                )
+            }
             _ => bail!(
-                "rank {rank} of {} is not running yet: `kubectl flux explain {}` shows why",
-                self.name,
-                self.name
+                "rank {rank} of {name} is not running yet: `kubectl flux explain {name}` shows why"
             ),
         }
     }
@@ -229,11 +253,11 @@ pub(crate) fn objects(connection: &Connection, all: bool) -> Api<DynamicObject> 
     Api::namespaced_with(client, &connection.namespace, &kind)
 }
 
-/// The object of a watch after each change, `None` after its deletion. Once the first list has succeeded there are no
-/// errors, because the watcher tries again.
+/// The object of a watch after each change, `None` after its deletion. The watcher tries again after errors: the only one
+/// here is that of the first list, unless the API server is busy or starts.
 fn object_after<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
-) -> impl Stream<Item = watcher::Result<Option<K>>> {
+) -> impl Stream<Item = Result<Option<K>>> {
     // `watcher::watch_object` does the same, but takes no configuration.
     let changes = events.scan((false, false), |(is_listed, has_begun), event| {
         *has_begun |= !matches!(event, Ok(Event::Init) | Err(_));
@@ -249,7 +273,10 @@ fn object_after<K>(
             Ok(Event::Apply(found)) => Some(Ok(Some(found))),
             Ok(Event::InitDone) => (!*is_listed).then_some(Ok(None)),
             Ok(Event::Delete(_)) => Some(Ok(None)),
-            Err(error) => (!*has_begun).then_some(Err(error)),
+            Err(watcher::Error::InitialListFailed(error)) if !*has_begun && !is_busy(&error) => {
+                Some(Err(error).context("watch the run"))
+            }
+            Err(_) => None,
         };
         ready(Some(change))
     });
@@ -258,13 +285,12 @@ fn object_after<K>(
 
 /// The first value that `find` returns for one of the `changes`.
 async fn first<K, T>(
-    changes: impl Stream<Item = watcher::Result<K>>,
+    changes: impl Stream<Item = Result<K>>,
     mut find: impl FnMut(K) -> Result<Option<T>>,
 ) -> Result<T> {
     let mut changes = pin!(changes);
     while let Some(change) = changes.next().await {
-        let Some(object) = checked(change)? else { continue };
-        if let Some(found) = find(object)? {
+        if let Some(found) = find(change?)? {
             return Ok(found);
         }
     }
@@ -282,19 +308,8 @@ pub(crate) async fn each<T>(items: Vec<T>, act: impl AsyncFn(T) -> Result<()>) -
     }
 }
 
-/// Returns the error of a watch that cannot begin. The watcher itself retries after later errors, and where the API server
-/// is busy or starts: then this is `None`.
-pub(crate) fn checked<T>(event: watcher::Result<T>) -> Result<Option<T>> {
-    match event {
-        Ok(event) => Ok(Some(event)),
-        Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
-            if status.code >= 500 || status.code == 429 =>
-        {
-            Ok(None)
-        }
-        Err(watcher::Error::InitialListFailed(error)) => Err(error).context("watch the run"),
-        Err(_) => Ok(None),
-    }
+fn is_busy(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code != 404 && is_temporary(status))
 }
 
 /// The path of the agent in the pods of `cluster`.
@@ -316,6 +331,12 @@ pub(crate) fn rank(pod: &Pod) -> Option<u32> {
     pod.labels().get(COMPLETION_INDEX)?.parse().ok()
 }
 
+/// Whether this is the name of a pod, NAME-INDEX-SUFFIX. Another MiniCluster may be named NAME-SOMETHING.
+pub(crate) fn is_of_pod(text: &str, minicluster: &str) -> bool {
+    let rest = text.strip_prefix(minicluster).and_then(|rest| rest.strip_prefix('-'));
+    rest.and_then(|rest| rest.split('-').next()).is_some_and(|index| index.parse::<u32>().is_ok())
+}
+
 /// The status of a container of the pod. The runner, which runs Flux, has the name of its MiniCluster.
 pub(crate) fn runner<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStatus> {
     let status = pod.status.as_ref()?;
@@ -329,4 +350,20 @@ pub(crate) fn runner<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod Container
 
 pub(crate) fn runner_state<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerState> {
     runner(pod, name)?.state.as_ref()
+}
+
+pub(crate) fn is_running(pod: &Pod, container: &str) -> bool {
+    runner_state(pod, container).is_some_and(|state| state.running.is_some())
+}
+
+/// Whether the container runs or has run.
+pub(crate) fn has_log(pod: &Pod, container: &str) -> bool {
+    runner_state(pod, container).is_some_and(|state| state.waiting.is_none())
+}
+
+#[cfg(test)]
+#[test]
+fn pod_names_continue_with_an_index() {
+    let found = ["a-0-bcdef", "a-12-x", "a-b-0-bcdef", "a-", "a"].map(|name| is_of_pod(name, "a"));
+    assert_eq!(found, [true, true, false, false, false]);
 }

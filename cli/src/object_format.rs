@@ -1,9 +1,9 @@
 //! The formats in which `kubectl get` prints whole objects.
 
 use crate::minicluster::FULL_KIND;
-use crate::output::{print, table};
-use anyhow::{Context as _, Result};
-use clap::Args;
+use crate::output::{self, print, table};
+use anyhow::Result;
+use clap::{Args, ValueEnum};
 use jsonpath_rust::JsonPath as _;
 use jsonpath_rust::parser::parse_json_path;
 use kube::ResourceExt as _;
@@ -22,10 +22,8 @@ pub(crate) struct ObjectFormat {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Format {
-    Json,
-    Yaml,
+    Whole(output::Format),
     Wide,
-    Name,
     Template(Vec<Part>),
     /// Headers and paths.
     Columns(Vec<(String, Path)>),
@@ -33,10 +31,7 @@ enum Format {
 
 fn format(text: &str) -> Result<Format, String> {
     Ok(match text.split_once('=').unwrap_or((text, "")) {
-        ("json", "") => Format::Json,
-        ("yaml", "") => Format::Yaml,
         ("wide", "") => Format::Wide,
-        ("name", "") => Format::Name,
         ("jsonpath", template) => Format::Template(parts(&mut &*template, false)?),
         ("custom-columns", columns) => {
             let columns = columns.split(',').map(|column| {
@@ -45,11 +40,9 @@ fn format(text: &str) -> Result<Format, String> {
             });
             Format::Columns(columns.collect::<Result<_, String>>()?)
         }
-        _ => {
-            return Err(
-                "give json, yaml, wide, name, jsonpath=... or custom-columns=...".to_owned()
-            );
-        }
+        _ => Format::Whole(ValueEnum::from_str(text, false).map_err(|_| {
+            "give json, yaml, wide, name, jsonpath=... or custom-columns=...".to_owned()
+        })?),
     })
 }
 
@@ -75,14 +68,9 @@ impl ObjectFormat {
             None => json!({ "apiVersion": "v1", "kind": "List", "items": items }),
         };
         match &self.output {
-            Some(Format::Json) => {
-                print(&serde_json::to_string_pretty(&whole).context("write JSON")?);
-            }
-            Some(Format::Yaml) => print(&serde_saphyr::to_string(&whole).context("write YAML")?),
-            Some(Format::Name) => {
-                for object in objects {
-                    print(&format!("{FULL_KIND}/{}", object.name_any()));
-                }
+            Some(Format::Whole(format)) => {
+                let names = objects.iter().map(|it| format!("{FULL_KIND}/{}", it.name_any()));
+                format.print(&whole, names)?;
             }
             Some(Format::Template(parts)) => print(&text(parts, &whole)),
             Some(Format::Columns(columns)) => {

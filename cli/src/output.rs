@@ -40,23 +40,30 @@ pub(crate) enum DryRun {
     Server,
 }
 
+impl Format {
+    /// Prints `object` or, in this format, `names`.
+    pub(crate) fn print<T: Serialize>(
+        self,
+        object: &T,
+        names: impl IntoIterator<Item = String>,
+    ) -> Result<()> {
+        match self {
+            Self::Json => print(&serde_json::to_string_pretty(object).context("write JSON")?),
+            Self::Yaml => print(&serde_saphyr::to_string(object).context("write YAML")?),
+            Self::Name => names.into_iter().for_each(|name| print(&name)),
+        }
+        Ok(())
+    }
+}
+
 impl FormatArgument {
-    /// Prints `object`, or `names`, in the requested format for scripts. Returns false if the user requested text, which the
-    /// caller prints.
+    /// Prints in the requested format. Returns false if the user requested text, which the caller prints.
     pub(crate) fn print<T: Serialize>(
         self,
         object: &T,
         names: impl IntoIterator<Item = String>,
     ) -> Result<bool> {
-        match self.output {
-            Some(Format::Json) => {
-                print(&serde_json::to_string_pretty(object).context("write JSON")?);
-            }
-            Some(Format::Yaml) => print(&serde_saphyr::to_string(object).context("write YAML")?),
-            Some(Format::Name) => names.into_iter().for_each(|name| print(&name)),
-            None => return Ok(false),
-        }
-        Ok(true)
+        self.output.map(|format| format.print(object, names)).transpose().map(|it| it.is_some())
     }
 }
 

@@ -1,11 +1,18 @@
-//! A running pod of a MiniCluster, and the programs that this plugin starts in it.
+//! The pods of ranks, and the programs that this plugin starts in them.
 
 use crate::exec::{self, Output};
 use crate::minicluster::{MiniClusterRef, agent, client};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use flux_contract::Exit;
 use flux_contract::instance::InstanceReport;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Number of pods in which programs run at the same time.
+const AT_ONCE: usize = 64;
 
 /// The running pod of a rank, and the paths of the agent and of `flux` in it.
 pub(crate) struct RankPod {
@@ -62,6 +69,24 @@ impl RankPod {
     pub(crate) fn as_user<'argv>(&'argv self, argv: &[&'argv str]) -> Vec<&'argv str> {
         [&[self.agent.as_str(), "connect", "--"], argv].concat()
     }
+}
+
+/// Acts on the pods of all ranks, on some of them at a time, and returns the results in the order of the ranks.
+pub(crate) async fn over_ranks<T>(
+    pods: BTreeMap<u32, Pod>,
+    act: impl AsyncFn(u32, Pod) -> T,
+) -> Vec<T> {
+    let act = &act;
+    let acts = stream::iter(pods).map(async |(rank, pod)| act(rank, pod).await);
+    acts.buffered(AT_ONCE).collect().await
+}
+
+/// What the agent in this pod reports about itself.
+pub(crate) async fn agent_report(target: &MiniClusterRef, pod: &str, agent: &str) -> Result<Value> {
+    let output = exec::capture(target, pod, &[agent, "status", "--output", "json"]).await?;
+    ensure!(output.code == 0, "{agent} status in {pod}: {}", output.failure());
+    let reading = || format!("read the output of {agent} status in {pod}");
+    serde_json::from_slice(&output.stdout).with_context(reading)
 }
 
 /// The report that `flux-agent instance` printed.

@@ -1,20 +1,15 @@
 //! `attach`: follows the output of a Flux job.
 
 use crate::connection::Connection;
-use crate::error::line;
 use crate::exec::{self, Streams};
 use crate::exit::INTERRUPTED;
 use crate::minicluster::NameArgument;
 use crate::output::print_stderr;
 use crate::rank_pod::RankPod;
+use crate::retry::repeated;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
-use std::time::Duration;
-use tokio::time::sleep;
-
-/// Time between two connections.
-const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
@@ -30,9 +25,6 @@ impl Attach {
         follow(&lead, &self.job).await.map(ExitCode::from)
     }
 }
-
-/// How often the API server may refuse a connection after another one has broken.
-const REFUSAL_LIMIT: u32 = 10;
 
 /// Prints the output of a job and returns its exit code. An interrupt does not end the job.
 pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
@@ -55,20 +47,7 @@ async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
     // With --read-only Flux reads no input and passes no signals to the job.
     let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
     let (streams, mut printed) = (Streams::default(), Default::default());
-    let (mut is_away, mut refusals) = (false, 0);
-    loop {
-        match exec::share(&lead.target, &lead.name, &argv, streams, &mut printed).await {
-            Err(error) if exec::is_of_connection(&error) => {
-                if !std::mem::replace(&mut is_away, true) {
-                    print_stderr(&format!("{}; connecting again", line(&error)));
-                }
-            }
-            // An API server that has just started may refuse what it allowed before.
-            Err(error) if is_away && refusals < REFUSAL_LIMIT && exec::is_refusal(&error) => {
-                refusals += 1;
-            }
-            ended => return ended,
-        }
-        sleep(PAUSE).await;
-    }
+    let connect =
+        async || exec::share(&lead.target, &lead.name, &argv, streams, &mut printed).await;
+    repeated(u32::MAX, "connecting again", connect).await
 }

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::exec::{self, Output};
-use crate::minicluster::MiniClusterRef;
+use crate::minicluster::{MiniClusterRef, name};
 use crate::output::print_stderr;
 use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -34,27 +34,18 @@ enum Location {
 }
 
 impl Location {
-    /// A local path may contain a colon only after a slash.
+    /// The text before the colon is the name of a MiniCluster. On Windows a single letter is a drive.
     fn parse(text: &str) -> Result<Self> {
-        let Some((pod, path)) = text.split_once(':').filter(|(pod, _)| is_pod(pod)) else {
-            return Ok(Self::Local(text.into()));
-        };
-        let no_rank = || format!("{pod} has no valid rank: use NAME[RANK]:PATH");
-        let (name, rank) = match pod.strip_suffix(']').and_then(|it| it.split_once('[')) {
-            Some((name, rank)) => (name, rank.parse().with_context(no_rank)?),
-            None => (pod, 0),
-        };
+        let local = Self::Local(text.into());
+        let Some((pod, path)) = text.split_once(':') else { return Ok(local) };
+        let (cluster, rank) = pod.split_once('[').unwrap_or((pod, "0]"));
+        let is_drive = cfg!(windows) && pod.len() == 1;
+        let Some(name) = name(cluster).ok().filter(|_| !is_drive) else { return Ok(local) };
+        let rank = rank.strip_suffix(']').and_then(|rank| rank.parse().ok());
+        let rank = rank.with_context(|| format!("{pod} has no valid rank: use NAME[RANK]:PATH"))?;
         let path = if path.is_empty() { "." } else { path };
-        Ok(Self::Pod { name: name.to_owned(), rank, path: path.to_owned() })
+        Ok(Self::Pod { name, rank, path: path.to_owned() })
     }
-}
-
-/// Whether the text before a colon names a pod. On Windows a single letter is a drive.
-fn is_pod(text: &str) -> bool {
-    let is_drive = cfg!(windows) && text.len() == 1;
-    let name = text.split('[').next().unwrap_or_default();
-    let fits = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-' || it == '.';
-    !is_drive && !name.is_empty() && !name.starts_with('.') && name.chars().all(fits)
 }
 
 /// The name of the copy of `path`; `None` for a directory without a name, as `.`.
@@ -178,6 +169,7 @@ mod tests {
         for (text, location) in [
             ("hello:/data/a", in_pod("hello", 0, "/data/a")),
             ("hello[12]:a:b", in_pod("hello", 12, "a:b")),
+            ("minicluster/x[1]:/y", in_pod("x", 1, "/y")),
             ("hello:", in_pod("hello", 0, ".")),
         ] {
             assert_eq!(Location::parse(text).unwrap(), location, "{text}");

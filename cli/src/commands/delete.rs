@@ -9,12 +9,11 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
-use flux_api::crd::MiniCluster;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams};
-use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::api::ListParams;
+use kube::core::DynamicObject;
 use serde_json::Value;
 use std::fs;
 use std::io::{read_to_string, stdin};
@@ -86,7 +85,7 @@ impl Delete {
         let uids = stream::iter(&targets).map(|target| self.request(target)).buffered(AT_ONCE);
         let uids: Vec<_> = uids.collect().await;
         let ended = each(targets.iter().zip(uids).collect(), async |(target, uid)| match uid {
-            Ok(Some(uid)) => self.end(target, &uid).await,
+            Ok(Some(uid)) => self.end(target, uid).await,
             Ok(None) if self.ignore_not_found => Ok(()),
             Ok(None) => Err(target.absent()),
             Err(error) => Err(error),
@@ -125,19 +124,19 @@ impl Delete {
     /// Asks the API server to delete the MiniCluster, and returns its uid; `None` if there is none.
     async fn request(&self, target: &MiniClusterRef) -> Result<Option<String>> {
         if self.dry_run != Some(DryRun::Client) {
-            return request(target, self.dry_run.is_some()).await;
+            return target.delete(self.dry_run.is_some()).await;
         }
         let found = objects(&target.connection, false).get_metadata_opt(&target.name).await?;
         Ok(found.map(|found| found.metadata.uid.unwrap_or_default()))
     }
 
     /// Prints that the MiniCluster is deleted, once it is gone.
-    async fn end(&self, target: &MiniClusterRef, uid: &str) -> Result<()> {
+    async fn end(&self, target: &MiniClusterRef, uid: String) -> Result<()> {
         let name = target.full_name();
         let mut done =
             if self.dry_run.is_some() { "deleted (dry run)" } else { "is being deleted" };
         if self.dry_run.is_none() && self.wait && !self.no_wait {
-            wait_until_gone(target, Some(uid)).await?;
+            target.until_gone(Some(uid)).await?;
             done = "deleted";
         }
         print(&if self.output.is_some() { name } else { format!("{name} {done}") });
@@ -170,28 +169,4 @@ fn in_file(connection: &Connection, file: &Path) -> Result<Vec<MiniClusterRef>> 
         Ok(MiniClusterRef::new(connection, &name))
     });
     clusters.collect()
-}
-
-/// Asks the API server to delete the MiniCluster, which exists until its pods are gone. Returns its uid; `None` if
-/// there is none.
-async fn request(target: &MiniClusterRef, dry_run: bool) -> Result<Option<String>> {
-    let api = target.connection.api::<PartialObjectMeta<MiniCluster>>();
-    match api.delete(&target.name, &DeleteParams { dry_run, ..DeleteParams::foreground() }).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
-        Ok(answer) => {
-            let uid = answer.either(|going| going.metadata.uid, |gone| Some(gone.details?.uid));
-            Ok(Some(uid.unwrap_or_default()))
-        }
-        Err(error) => Err(error).with_context(|| format!("delete the MiniCluster {}", target.name)),
-    }
-}
-
-/// Deletes the MiniCluster, which exists until its pods are gone.
-pub(crate) async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
-    request(target, false).await.map(drop)
-}
-
-/// Waits until the MiniCluster, or the one with this uid, is gone.
-pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: Option<&str>) -> Result<()> {
-    target.until_gone(uid.map(str::to_owned)).await
 }

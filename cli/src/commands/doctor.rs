@@ -4,19 +4,16 @@ use crate::connection::Connection;
 use crate::error::line;
 use crate::exec;
 use crate::exit::FAILED;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
 use crate::output::{FormatArgument, paint, print, table};
+use crate::rank_pod::over_ranks;
 use anstyle::AnsiColor;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
-
-/// Ranks that are checked at the same time.
-const AT_ONCE: usize = 16;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -80,14 +77,13 @@ impl Doctor {
             bail!("{}", super::status::summary(&cluster));
         }
         let agent = agent(&cluster);
-        let ranks = stream::iter(pods).map(async |(rank, pod)| {
+        let ranks = over_ranks(pods, async |rank, pod| {
             let checks = checks(&target, &agent, &pod).await;
             let remedy = "see `kubectl describe pod`";
             let failed = |error| vec![Check::failed("agent", line(&error), remedy)];
             Rank { rank, checks: checks.unwrap_or_else(failed) }
         });
-        let mut ranks: Vec<Rank> = ranks.buffer_unordered(AT_ONCE).collect().await;
-        ranks.sort_by_key(|rank| rank.rank);
+        let ranks = ranks.await;
         if !self.format.print(&ranks, ranks.iter().map(|rank| rank.rank.to_string()))? {
             print(&text(&ranks, self.all));
         }
@@ -98,8 +94,7 @@ impl Doctor {
 }
 
 async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
-    let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
-    if !runs {
+    if !is_running(pod, &target.name) {
         let remedy = format!("see `kubectl flux explain {}`", target.name);
         let seen = format!("{} is not running", pod.name_any());
         return Ok(vec![Check::failed("pod", seen, &remedy)]);

@@ -5,18 +5,14 @@ use crate::connection::Connection;
 use crate::error;
 use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
 use crate::output::{print, print_stderr, reader_gone};
-use crate::rank_pod::RankPod;
+use crate::rank_pod::{RankPod, over_ranks};
 use anyhow::{Result, bail};
 use clap::Args;
-use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::ContainerState;
 use kube::ResourceExt as _;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-
-/// Number of ranks in which the command runs at the same time.
-const AT_ONCE: usize = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
@@ -68,16 +64,15 @@ async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
     let agent = agent(&cluster);
     let argv = [&[agent.as_str(), "connect", "--"], command].concat();
-    let runs = |state: Option<&ContainerState>| state.is_some_and(|it| it.running.is_some());
-    let (running, others): (Vec<_>, Vec<_>) =
-        pods.into_iter().partition(|(_, pod)| runs(runner_state(pod, &target.name)));
+    let (running, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        pods.into_iter().partition(|(_, pod)| is_running(pod, &target.name));
     if running.is_empty() {
         bail!("no rank of {0} is running: see `kubectl flux status {0}`", target.name);
     }
-    for (rank, _) in &others {
-        print_stderr(&format!("{} skipped: it is not running", label(*rank)));
+    for rank in others.into_keys() {
+        print_stderr(&format!("{} skipped: it is not running", label(rank)));
     }
-    let codes = stream::iter(running).map(async |(rank, pod)| {
+    let codes = over_ranks(running, async |rank, pod| {
         let show = |is_error: bool, line: &str| {
             let line = format!("{} {line}", label(rank));
             if is_error { print_stderr(&line) } else { print(&line) }
@@ -88,6 +83,5 @@ async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
             NOT_RUN
         })
     });
-    let codes: Vec<u8> = codes.buffer_unordered(AT_ONCE).collect().await;
-    Ok(codes.into_iter().max().unwrap_or(NOT_RUN))
+    Ok(codes.await.into_iter().max().unwrap_or(NOT_RUN))
 }

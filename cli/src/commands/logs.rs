@@ -76,7 +76,7 @@ impl Logs {
         if self.follow {
             let log_of = |pod: &Pod| self.log(&target, pod);
             tokio::select! {
-                followed = follow::follow(&target, &log_of, |line| self.print(line)) => followed,
+                followed = follow::follow(&target, log_of, |line| self.print(line)) => followed,
                 () = reader_gone() => Ok(()),
             }
         } else {
@@ -152,8 +152,12 @@ impl Logs {
         }
         let ends = read::merged(target, logs, |line| self.print(line)).await;
         let rotated: Vec<_> = ends.iter().flatten().flatten().map(ToString::to_string).collect();
-        let is_part = self.since.is_some() || self.since_time.is_some() || self.container.is_some();
-        if !is_part && !rotated.is_empty() && !cluster.spec.logging.quiet {
+        let is_part = self.since.is_some() || self.since_time.is_some() || self.tail.is_some();
+        if !is_part
+            && self.container.is_none()
+            && !rotated.is_empty()
+            && !cluster.spec.logging.quiet
+        {
             let ranks = rotated.join(", ");
             print_stderr(&format!(
                 "the first lines of these ranks are missing: {ranks}; the node has rotated their logs (containerLogMaxSize of the kubelet)"
@@ -188,18 +192,4 @@ fn container_names(pod: &Pod) -> Vec<&str> {
     let init = spec.init_containers.iter().flatten().map(|it| it.name.as_str());
     let later = spec.ephemeral_containers.iter().flatten().map(|it| it.name.as_str());
     own.chain(init).chain(later).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        let read = ["90s", "5m", "2h", "1h30m"].map(|text| seconds(text).unwrap());
-        assert_eq!(read, [90, 300, 7200, 5400]);
-        for text in ["", "7", "5x", "-1s", "0s", "99999999999999999h"] {
-            assert!(seconds(text).unwrap_err().contains("no duration"), "{text}");
-        }
-    }
 }

@@ -5,15 +5,16 @@ mod redact;
 use super::version::LABELS as OPERATOR;
 use crate::connection::Connection;
 use crate::exec;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, client};
+use crate::log_stream;
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, client, is_of_pod};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use flate2::{Compression, write::GzEncoder};
 use flux_api::crd::MiniCluster;
-use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME, NAME};
+use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME, MANAGED_BY, MANAGED_BY_VALUE, NAME};
 use futures::future::{BoxFuture, join_all};
-use futures::{AsyncReadExt as _, FutureExt as _, StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -144,7 +145,7 @@ async fn objects(target: &MiniClusterRef) -> (Vec<Entry>, Vec<Value>) {
     let entries = join_all(lists).await.into_iter().map(|(directory, plural, found)| {
         let content = found.and_then(|mut objects| {
             if directory == "objects" {
-                objects.retain(|object| belongs(object, &target.name, &names));
+                objects.retain(|object| belongs(plural, object, &target.name, &names));
                 names.extend(objects.iter().map(|object| name(object).to_owned()));
             }
             for object in &mut objects {
@@ -163,20 +164,23 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Whether the object is the MiniCluster or of it, by its owner, its labels or its selector; or an Event about an object
-/// with one of these `names`, or about a pod that is gone.
-fn belongs(object: &Value, minicluster: &str, names: &BTreeSet<String>) -> bool {
-    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    let is_owner = |owner: &Value| owner["kind"] == "MiniCluster" && owner["name"] == minicluster;
-    let labels = [&object["metadata"]["labels"], &object["spec"]["selector"]["matchLabels"]];
-    let is_named = |labels: &Value| [NAME, JOB_NAME].iter().any(|it| labels[it] == minicluster);
+/// Whether the object is the MiniCluster, or the operator or the Job controller has made it for that; or an Event about an
+/// object with one of these `names`, or about a pod that is gone.
+fn belongs(plural: &str, object: &Value, minicluster: &str, names: &BTreeSet<String>) -> bool {
     let about = object["involvedObject"]["name"].as_str().unwrap_or_default();
-    let rest = about.strip_prefix(minicluster).and_then(|rest| rest.strip_prefix('-'));
-    name(object) == minicluster
-        || owners.into_iter().any(is_owner)
-        || labels.into_iter().any(is_named)
-        || names.contains(about)
-        || rest.is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit()))
+    match plural {
+        "miniclusters" => name(object) == minicluster,
+        "events" => names.contains(about) || is_of_pod(about, minicluster),
+        _ => {
+            let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let labels = &object["metadata"]["labels"];
+            owners.any(|it| {
+                ["MiniCluster", "Job"].iter().any(|kind| it["kind"] == *kind)
+                    && it["name"] == minicluster
+            }) || labels[JOB_NAME] == minicluster
+                || (labels[NAME] == minicluster && labels[MANAGED_BY] == MANAGED_BY_VALUE)
+        }
+    }
 }
 
 /// What is read of a pod: the logs of its containers, also of those that were replaced, and the answers of its programs.
@@ -222,10 +226,7 @@ fn reads(
 async fn log(api: Api<Pod>, pod: String, container: String, previous: bool) -> Result<Vec<u8>> {
     let container = Some(container);
     let parameters = LogParams { container, previous, timestamps: true, ..LogParams::default() };
-    let mut text = Vec::new();
-    let mut log = pin!(api.log_stream(&pod, &parameters).await?);
-    log.read_to_end(&mut text).await.context("read the log to its end")?;
-    Ok(text)
+    log_stream::whole(&api, &pod, &parameters).await
 }
 
 /// The output of a program in a pod.

@@ -8,6 +8,7 @@ use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
 use flux_protocol::RankStatus;
+use std::slice;
 
 #[derive(Debug, Args)]
 pub(crate) struct Resources {
@@ -37,44 +38,36 @@ const fn state(rank: &RankStatus) -> (&'static str, AnsiColor) {
     }
 }
 
+type Count = fn(&RankStatus) -> usize;
+
+const CORES: [(&str, Count); 3] = [
+    ("CORES", |rank| rank.cores),
+    ("FREE", RankStatus::cores_free),
+    ("ALLOCATED", |rank| rank.cores_allocated),
+];
+const GPUS: [(&str, Count); 3] = [
+    ("GPUS", |rank| rank.gpus),
+    ("FREE", RankStatus::gpus_free),
+    ("ALLOCATED", |rank| rank.gpus_allocated),
+];
+
 /// The table, with columns for GPUs if any rank has one.
 fn text(ranks: &[RankStatus]) -> String {
-    let gpus = ranks.iter().any(|rank| rank.gpus > 0);
-    let mut header = vec!["RANK", "STATE", "CORES", "FREE", "ALLOCATED"];
-    header.extend(gpus.then_some(["GPUS", "FREE", "ALLOCATED"]).into_iter().flatten());
-    header.push("REASON");
-    let sum = |of: fn(&RankStatus) -> usize| ranks.iter().map(of).sum::<usize>();
-    let counts = |of: &dyn Fn(fn(&RankStatus) -> usize) -> usize| {
-        let mut row = vec![
-            of(|rank| rank.cores),
-            of(RankStatus::cores_free),
-            of(|rank| rank.cores_allocated),
-        ];
-        if gpus {
-            row.extend([
-                of(|rank| rank.gpus),
-                of(RankStatus::gpus_free),
-                of(|rank| rank.gpus_allocated),
-            ]);
-        }
-        row.into_iter().map(|count| count.to_string()).collect::<Vec<_>>()
+    let has_gpus = ranks.iter().any(|rank| rank.gpus > 0);
+    let counts = || CORES.iter().chain(GPUS.iter().filter(|_| has_gpus));
+    let names = counts().map(|(name, _)| *name);
+    let header: Vec<_> = ["RANK", "STATE"].into_iter().chain(names).chain(["REASON"]).collect();
+    let row = |name: String, state: String, ranks: &[RankStatus], reason: String| {
+        let sums = counts().map(|(_, count)| ranks.iter().map(count).sum::<usize>().to_string());
+        [name, state].into_iter().chain(sums).chain([reason]).collect()
     };
-    let mut rows: Vec<Vec<String>> = ranks
-        .iter()
-        .map(|rank| {
-            let (word, colour) = state(rank);
-            let mut row = vec![rank.rank.to_string(), paint(colour, word)];
-            row.extend(counts(&|of| of(rank)));
-            row.push(rank.drained.clone().unwrap_or_default());
-            row
-        })
-        .collect();
-    if ranks.len() > 1 {
-        let mut row = vec!["all".to_owned(), String::new()];
-        row.extend(counts(&sum));
-        rows.push(row);
-    }
-    table(&header, rows)
+    let rows = ranks.iter().map(|rank| {
+        let (word, colour) = state(rank);
+        let reason = rank.drained.clone().unwrap_or_default();
+        row(rank.rank.to_string(), paint(colour, word), slice::from_ref(rank), reason)
+    });
+    let all = (ranks.len() > 1).then(|| row("all".into(), String::new(), ranks, String::new()));
+    table(&header, rows.chain(all))
 }
 
 #[cfg(test)]

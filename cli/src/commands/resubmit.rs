@@ -1,7 +1,7 @@
 //! `resubmit`: creates a new MiniCluster with the specification of another.
 
 use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NameArgument, name, objects};
+use crate::minicluster::{MiniClusterRef, NameArgument, new_name, objects};
 use crate::output::print;
 use crate::random_name::random_name;
 use anyhow::{Context as _, Result};
@@ -15,7 +15,7 @@ pub(crate) struct Resubmit {
     #[command(flatten)]
     old: NameArgument,
     /// Name of the new MiniCluster [default: that of the old one with another random suffix]
-    #[arg(long = "name", id = "new", value_name = "NAME", value_parser = name)]
+    #[arg(long = "name", id = "new", value_name = "NAME", value_parser = new_name)]
     name: Option<String>,
 }
 

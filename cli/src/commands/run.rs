@@ -6,14 +6,14 @@ mod guard;
 mod options;
 mod specification;
 
-use crate::commands::delete::{begin_deletion, wait_until_gone};
 use crate::commands::explain::explain;
 use crate::commands::status::summary;
 use crate::connection::Connection;
-use crate::error::line;
+use crate::error::{line, misuse};
 use crate::exec;
 use crate::minicluster::{MiniClusterRef, agent};
 use crate::output::{DryRun, print, print_stderr};
+use crate::retry::{is_of_connection, repeated};
 use crate::signals::Signals;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -23,14 +23,8 @@ use follow::{End, Progress, follow};
 use guard::{Guarded, guarded};
 use kube::ResourceExt as _;
 use serde_json::Value;
-use specification::RunSpec;
-use std::future::ready;
+use specification::{Made, RunSpec};
 use std::process::ExitCode;
-use std::time::Duration;
-use tokio::time::sleep;
-
-/// Time between two attempts to delete.
-const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -71,17 +65,18 @@ impl Run {
         self,
         connect: impl AsyncFnOnce() -> Result<Connection>,
     ) -> Result<ExitCode> {
-        let mut made = self.spec.minicluster(&mut getrandom::u32)?;
-        if !self.keep && !self.detach && self.checker.is_none() {
-            made.limit_leftovers();
-        }
-        made.check()?;
+        let made = match self.made() {
+            Ok(made) => made,
+            Err(error) => return Ok(misuse(&error)),
+        };
         if self.checker == Some(DryRun::Client) {
             print_object(&made.object)?;
             return Ok(ExitCode::SUCCESS);
         }
         let connection = connect().await?;
-        made.check_namespace(&connection.namespace)?;
+        if let Err(error) = made.check_namespace(&connection.namespace) {
+            return Ok(misuse(&error));
+        }
         check_crd(&connection).await?;
         if self.checker == Some(DryRun::Server) {
             print_object(&create(&connection, &made, true).await?)?;
@@ -90,10 +85,14 @@ impl Run {
         let target = MiniClusterRef::new(connection, made.name());
         let mut signals = Signals::catch()?;
         let created = create(&target.connection, &made, false);
-        let interrupted = match guarded(&mut signals, created, ready(Ok(()))).await {
+        let name = &target.name;
+        let stop = async {
+            print_stopping(name);
+            Ok(())
+        };
+        let interrupted = match guarded(&mut signals, created, stop).await {
             Guarded::Done(created, signal) => created.map(|_| signal)?,
             Guarded::Left(code, _) => {
-                let name = &target.name;
                 print_stderr(&format!(
                     "the API server has not answered whether {name} was created: `kubectl flux list` shows it"
                 ));
@@ -106,12 +105,21 @@ impl Run {
         }
         let code = match interrupted {
             Some(code) => {
-                delete(&target, false).await;
+                delete(&target, false, &mut signals).await;
                 code
             }
             None => self.wait(&target, &mut signals).await?,
         };
         Ok(ExitCode::from(code))
+    }
+
+    fn made(&self) -> Result<Made> {
+        let mut made = self.spec.minicluster(&mut getrandom::u32)?;
+        if !self.keep && !self.detach && self.checker.is_none() {
+            made.limit_leftovers();
+        }
+        made.check()?;
+        Ok(made)
     }
 
     /// Waits for the end of the run, and deletes its MiniCluster, sooner after a signal.
@@ -125,14 +133,8 @@ impl Run {
             }
         };
         let stop = async {
-            print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
-            // A second signal ends this.
-            loop {
-                match begin_deletion(target).await {
-                    Err(error) if exec::is_of_connection(&error) => sleep(PAUSE).await,
-                    deleted => break deleted,
-                }
-            }
+            print_stopping(name);
+            begin_deletion(target).await
         };
         let outcome = match guarded(signals, work, stop).await {
             Guarded::Done(outcome, None) => outcome,
@@ -154,11 +156,7 @@ impl Run {
         if let Some(kept) = &outcome.kept {
             print_stderr(kept);
         } else if !self.keep {
-            tokio::select! {
-                () = delete(target, self.spec.interactive) => {}
-                // The command has ended: this signal only ends the wait.
-                _ = signals.next() => print_stderr(&format!("{name} is still being deleted")),
-            }
+            delete(target, self.spec.interactive, signals).await;
         }
         outcome.code
     }
@@ -199,7 +197,7 @@ impl Run {
     /// Runs a shell, or the command, in a new instance, which outlives a connection that breaks.
     async fn session(&self, target: &MiniClusterRef) -> Outcome {
         let code = self.interact(target).await;
-        let is_cut = code.as_ref().is_err_and(exec::is_of_connection);
+        let is_cut = code.as_ref().is_err_and(is_of_connection);
         let name = &target.name;
         let kept = is_cut.then(|| {
             format!(
@@ -225,18 +223,29 @@ impl Run {
     }
 }
 
-/// Deletes the MiniCluster of a run that has ended, whose exit code does not depend on it.
-async fn delete(target: &MiniClusterRef, wait: bool) {
+fn print_stopping(name: &str) {
+    print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
+}
+
+async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
+    repeated(u32::MAX, "trying again", async || target.delete(false).await).await.map(drop)
+}
+
+/// Deletes the MiniCluster of a run that has ended, whose exit code does not depend on it. A signal ends only the wait.
+async fn delete(target: &MiniClusterRef, wait: bool, signals: &mut Signals) {
+    let name = &target.name;
     let deletion = async {
         begin_deletion(target).await?;
-        if wait { wait_until_gone(target, None).await } else { Ok(()) }
+        if wait { target.until_gone(None).await } else { Ok(()) }
     };
-    if let Err(error) = deletion.await {
-        let name = &target.name;
-        print_stderr(&format!(
-            "warning: {}; {name} is still there: `kubectl flux delete {name}` deletes it",
-            line(&error)
-        ));
+    tokio::select! {
+        deleted = deletion => if let Err(error) = deleted {
+            print_stderr(&format!(
+                "warning: {}; {name} is still there: `kubectl flux delete {name}` deletes it",
+                line(&error)
+            ));
+        },
+        _ = signals.next() => print_stderr(&format!("{name} is still being deleted")),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::bar::cells;
 use crate::connection::Connection;
-use crate::exec::is_of_connection;
-use crate::minicluster::{MiniClusterRef, NamesArgument, checked, each, runner, targets};
+use crate::error::misuse;
+use crate::minicluster::{MiniClusterRef, NamesArgument, each, runner, targets};
 use crate::object_format::ObjectFormat;
 use crate::output::{age, bold, coloured, paint, print, table};
+use crate::retry::is_of_connection;
 use anstyle::AnsiColor;
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use flux_api::crd::{MiniCluster, State, TimelineEntry};
 use futures::StreamExt as _;
@@ -35,7 +36,9 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        ensure!(!self.format.is_wide(), "wide is a format of `kubectl flux list` only");
+        if self.format.is_wide() {
+            return Ok(misuse(&anyhow!("wide is a format of `kubectl flux list` only")));
+        }
         let targets = targets(&connection, &self.names.names);
         if self.format.is_text() {
             return Ok(each(targets, async |target| self.show(&target).await).await);
@@ -49,8 +52,7 @@ impl Status {
     async fn show(&self, target: &MiniClusterRef) -> Result<()> {
         let mut changes = Box::pin(target.changes());
         while let Some(change) = changes.next().await {
-            let Some(cluster) = checked(change)? else { continue };
-            let cluster = cluster.ok_or_else(|| target.absent())?;
+            let cluster = change?.ok_or_else(|| target.absent())?;
             let pods = match target.pods().await {
                 // The next change comes when the API server is there again.
                 Err(error) if self.watch && is_of_connection(&error) => continue,

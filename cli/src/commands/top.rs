@@ -68,12 +68,8 @@ async fn show(lead: &RankPod, state: &mut State, terminal: &mut DefaultTerminal)
                 }
             }
             _ = ticks.tick(), if report.is_none() => report = Some(ask(lead, state)),
-            answer = answered(&mut report) => {
-                report = None;
-                state.update(answer);
-            }
+            answer = answered(&mut report) => state.update(answer),
             result = answered(&mut cancelled) => {
-                cancelled = None;
                 state.message = Some(result.unwrap_or_else(|error| line(&error)));
             }
         }
@@ -82,16 +78,32 @@ async fn show(lead: &RankPod, state: &mut State, terminal: &mut DefaultTerminal)
 
 fn ask<'lead>(lead: &'lead RankPod, state: &State) -> Answer<'lead, InstanceReport> {
     let output_of = state.followed();
+    limited(ANSWER_TIMEOUT, async move { lead.report(false, output_of.as_deref()).await })
+}
+
+fn limited<'lead, T: 'lead>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T>> + 'lead,
+) -> Answer<'lead, T> {
     Box::pin(async move {
-        let report = lead.report(false, output_of.as_deref());
-        timeout(ANSWER_TIMEOUT, report).await.context("the lead does not answer: asking again")?
+        timeout(limit, answer).await.context("the lead does not answer: asking again")?
     })
 }
 
-/// Waits for the answer. Without a request it never returns.
-async fn answered<T>(answer: &mut Option<Answer<'_, T>>) -> Result<T> {
-    match answer {
-        Some(answer) => answer.await,
-        None => pending().await,
-    }
+/// Waits for the answer, after which another may be asked for. Without a request it never returns.
+async fn answered<T>(request: &mut Option<Answer<'_, T>>) -> Result<T> {
+    let Some(answer) = request else { return pending().await };
+    let answer = answer.await;
+    *request = None;
+    answer
+}
+
+#[cfg(test)]
+#[tokio::test]
+async fn a_silent_lead_is_asked_again() {
+    let mut report: Option<Answer<'_, ()>> = Some(limited(Duration::from_millis(1), pending()));
+    let error = answered(&mut report).await.unwrap_err();
+    assert!(line(&error).contains("the lead does not answer: asking again"));
+    // The next tick asks.
+    assert!(report.is_none());
 }

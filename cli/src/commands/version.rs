@@ -38,19 +38,16 @@ impl Version {
         &self,
         connect: impl AsyncFnOnce() -> Result<Connection>,
     ) -> Result<()> {
-        let found = if self.client { None } else { Some(operators(connect).await) };
-        let (operators, remark) = match found {
-            None => (Vec::new(), None),
-            Some(Ok(operators)) => {
-                let remark = remark(&operators);
-                (operators, remark)
-            }
-            Some(Err(error)) => {
-                let missing = "the version of the operator is not known, because the Deployments of \
-                               all namespaces cannot be listed";
-                (Vec::new(), Some(format!("{missing}: {}", error::line(&error))))
-            }
+        let found = if self.client { Ok(Vec::new()) } else { operators(connect).await };
+        let remark = match &found {
+            Ok(_) if self.client => None,
+            Ok(operators) => remark(operators),
+            Err(error) => Some(format!(
+                "the version of the operator is not known, because the Deployments of all namespaces cannot be listed: {}",
+                error::line(error)
+            )),
         };
+        let operators = found.unwrap_or_default();
         let all = json!({ "plugin": PLUGIN, "operators": operators, "remark": remark });
         if !self.format.print(&all, [PLUGIN.to_owned()])? {
             print(&format!("plugin {PLUGIN}"));

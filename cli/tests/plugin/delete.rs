@@ -49,25 +49,23 @@ async fn options_select_what_is_deleted() {
         let names = ended.out.lines().map(|it| it.rsplit('/').next().unwrap());
         assert_eq!(names.collect::<Vec<_>>(), expected, "{options:?}: {}", ended.err);
     }
-    let ended = scene.ends(&["delete", "over", "--dry-run=server"]).await;
-    assert!(ended.out.contains("over deleted (dry run)") && scene.get("over").is_some());
-    let ended = scene.ends(&["delete", "--completed", "--wait=false"]).await;
-    assert_eq!(ended.out, "minicluster.flux-framework.org/over is being deleted\n");
-    for wrong in [
-        &["delete"][..],
-        &["delete", "a", "--all"],
-        &["delete", "-l", ""],
-        &["delete", "--older=long"],
-    ] {
-        assert_eq!(scene.ends(wrong).await.code, 2, "{wrong:?}");
-    }
+    scene.each_ends(&[("delete over --dry-run=server", 0, "over deleted (dry run)")]).await;
+    assert!(scene.get("over").is_some());
+    let lines = [
+        ("delete -f new.yaml -n lab", 1, "new is in the namespace default: use --namespace"),
+        ("delete --completed --wait=false", 0, "flux-framework.org/over is being deleted\n"),
+        ("delete", 2, ""),
+        ("delete a --all", 2, ""),
+        ("delete -l ", 2, ""),
+        ("delete --older=long", 2, ""),
+    ];
+    scene.each_ends(&lines).await;
+    assert!(scene.get("new").is_some());
 }
 
 #[tokio::test]
 async fn a_silent_server_ends_a_deletion_with_a_timeout() {
     let scene = Scene::new().await;
     scene.endpoint.freeze(true);
-    let ended = scene.ends(&["delete", "hello", "--timeout=1s"]).await;
-    assert_eq!(ended.code, 1, "{}", ended.err);
-    assert!(ended.err.contains("1s"), "{}", ended.err);
+    scene.each_ends(&[("delete hello --timeout=1s", 1, "1s")]).await;
 }

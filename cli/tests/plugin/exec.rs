@@ -3,31 +3,19 @@
 use crate::scene::Scene;
 use flux_testkit::http::Reaction;
 
-async fn running() -> Scene {
-    let scene = Scene::new().await;
-    scene.minicluster("hello", "Running", "Running", None);
-    scene.pod("hello", 0, "a", "running");
-    scene
-}
-
 #[tokio::test]
 async fn input_is_taken_only_where_it_is_asked_for() {
-    let scene = running().await;
-    for (number, (options, has_input, container)) in [
-        ("hello -- cat", false, "hello"),
-        ("hello --rank=0 sh -c -i", false, "hello"),
-        ("hello -i -- cat", true, "hello"),
-        ("-it hello -c sidecar cat", true, "sidecar"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let scene = Scene::hello("Running", "running").await;
+    for (line, has_input, container) in [
+        ("exec hello -- cat", false, "hello"),
+        ("exec hello --rank=0 sh -c -i", false, "hello"),
+        ("exec hello -i -- cat", true, "hello"),
+        ("exec -it hello -c sidecar cat", true, "sidecar"),
+    ] {
         scene.endpoint.react("/exec?", 1, Reaction::Refuse(403));
-        let arguments: Vec<&str> = ["exec"].into_iter().chain(options.split(' ')).collect();
-        let ended = scene.ends(&arguments).await;
-        assert_eq!(ended.code, 125, "{}", ended.err);
+        scene.each_ends(&[(line, 125, "refused by the test")]).await;
         let requests = scene.endpoint.requests();
-        let request = requests.iter().filter(|line| line.contains("/exec?")).nth(number).unwrap();
+        let request = requests.iter().rfind(|line| line.contains("/exec?")).unwrap();
         assert_eq!(request.contains("stdin=true"), has_input, "{request}");
         assert!(request.contains(&format!("container={container}")), "{request}");
         assert_eq!(request.contains("connect"), container == "hello", "{request}");
@@ -37,10 +25,10 @@ async fn input_is_taken_only_where_it_is_asked_for() {
 
 #[tokio::test]
 async fn attach_connects_again_until_it_is_refused() {
-    let scene = running().await;
+    let scene = Scene::hello("Running", "running").await;
     scene.endpoint.react("/exec?", 1, Reaction::Refuse(403));
-    let ended = scene.ends(&["attach", "hello", "f2"]).await;
-    assert_eq!((ended.code, scene.endpoint.count("/exec?")), (125, 1), "{}", ended.err);
+    scene.each_ends(&[("attach hello f2", 125, "refused by the test")]).await;
+    assert_eq!(scene.endpoint.count("/exec?"), 1);
     scene.endpoint.react("/exec?", 1, Reaction::Refuse(500));
     // As of an API server that has just started.
     scene.endpoint.react("/exec?", 1, Reaction::Refuse(404));
@@ -52,9 +40,7 @@ async fn attach_connects_again_until_it_is_refused() {
 
 #[tokio::test]
 async fn a_number_of_tasks_is_not_taken_for_a_namespace() {
-    let ended = running().await.ends(&["submit", "hello", "-n", "8", "--", "hostname"]).await;
-    assert!(
-        ended.code == 1 && ended.err.contains("write the number of tasks as `-n8`"),
-        "{ended:?}"
-    );
+    let scene = Scene::hello("Running", "running").await;
+    let line = "submit hello -n 8 -- hostname";
+    scene.each_ends(&[(line, 1, "write the number of tasks as `-n8`")]).await;
 }

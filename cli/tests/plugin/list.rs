@@ -1,6 +1,7 @@
 //! `list`, `status`, `suspend` and `resume`: as `kubectl get` and for several MiniClusters.
 
 use crate::scene::Scene;
+use flux_testkit::http::Reaction;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -38,12 +39,22 @@ async fn options_and_formats_are_those_of_kubectl() {
     }
     let row = scene.ends(&["list", "b", "--no-headers"]).await.out;
     assert!(row.starts_with("b ") && row.contains("Failed"), "{row}");
-    for (option, count) in [("--state=failed", 0), ("--show-managed-fields", 1)] {
-        let yaml = scene.ends(&["list", "-o", "yaml", option]).await.out;
+    for (words, count) in [
+        (&["list", "--state=failed"], 0),
+        (&["status", "b"], 0),
+        (&["list", "--show-managed-fields"], 1),
+    ] {
+        let yaml = scene.ends(&[&words[..], &["-o", "yaml"]].concat()).await.out;
+        assert!(yaml.contains("CommandFailed"), "{yaml}");
         assert_eq!(yaml.matches("managedFields").count(), count, "{yaml}");
     }
-    assert_eq!(scene.ends(&["list", "a", "nothing"]).await.code, 1);
-    assert_eq!(scene.ends(&["list", "-o", "jsonpath={.a"]).await.code, 2);
+    let lines = [
+        ("list a nothing", 1, "no MiniCluster nothing"),
+        ("list -o jsonpath={.a", 2, "a { has no }"),
+        ("status a -o wide", 2, "wide is a format of `kubectl flux list` only"),
+        ("status a -o name", 0, "minicluster.flux-framework.org/a\n"),
+    ];
+    scene.each_ends(&lines).await;
 }
 
 #[tokio::test]
@@ -62,6 +73,18 @@ async fn changes_are_watched() {
 }
 
 #[tokio::test]
+async fn a_watched_status_survives_refused_lists() {
+    let scene = two().await;
+    scene.endpoint.react("/miniclusters?", 1, Reaction::Refuse(500));
+    scene.endpoint.react("/pods?", 1, Reaction::Refuse(503));
+    let watch = scene.start(&["status", "a", "-w"]);
+    scene.endpoint.await_requests("/pods?", 1).await;
+    scene.minicluster("a", "Failed", "CommandFailed", Some(1));
+    let ended = watch.end().await;
+    assert!(ended.code == 0 && ended.out.contains("a Failed"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn several_miniclusters_are_named_at_once() {
     let scene = two().await;
     let shown = scene.ends(&["status", "a", "b", "nothing"]).await;
@@ -69,10 +92,8 @@ async fn several_miniclusters_are_named_at_once() {
     assert_eq!((shown.code, shown.err.matches("no MiniCluster nothing").count()), (1, 1));
     let list = scene.ends(&["status", "a", "b", "-o", "jsonpath={.items[*].metadata.name}"]).await;
     assert_eq!(list.out, "a b\n", "{}", list.err);
-    assert_eq!(
-        scene.ends(&["scale", "a", "b", "--replicas=5"]).await.out.matches("2 to 5").count(),
-        2
-    );
+    let scaled = scene.ends(&["scale", "a", "b", "--replicas=5"]).await.out;
+    assert_eq!(scaled, "scaled a from 2 to 5 pods\nscaled b from 2 to 5 pods\n");
     assert_eq!(scene.get("b").unwrap()["spec"]["size"], 5);
     for (command, expected) in [("suspend", true), ("resume", false)] {
         assert_eq!(scene.ends(&[command, "a", "b"]).await.code, 0);

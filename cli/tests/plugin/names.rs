@@ -33,20 +33,27 @@ async fn a_name_may_have_its_kind_or_be_the_newest() {
 }
 
 #[tokio::test]
+async fn files_are_copied_from_a_minicluster_of_any_form() {
+    let scene = Scene::hello("Running", "running").await;
+    for (number, place) in ["hello", "@last[0]", "minicluster/hello"].iter().enumerate() {
+        let line = format!("cp {place}:/x .");
+        // The simulated API server starts no programs.
+        scene.each_ends(&[(&line, 1, "run /mnt/flux/bin/flux-agent connect")]).await;
+        assert_eq!(scene.endpoint.count("/hello-0-a/exec?"), number + 1);
+    }
+    scene.each_ends(&[("cp a[x]:/y .", 1, "NAME[RANK]"), ("cp ./a:b a/b:c", 1, "in a pod")]).await;
+}
+
+#[tokio::test]
 async fn states_and_fields_of_a_newer_operator_are_shown() {
     let scene = Scene::new().await;
     scene.minicluster("hello", "Hibernating", "Asleep", None);
     scene.change("hello", |object| object["spec"]["newer"] = json!(1));
-    for command in ["list", "status", "explain"] {
-        let ended = scene.ends(&[command, "hello"]).await;
-        assert!(ended.code == 0 && ended.out.contains("Hibernating"), "{command}: {ended:?}");
-    }
-    let json = scene.ends(&["status", "hello", "-o", "json"]).await.out;
-    assert!(json.contains(r#""newer": 1"#), "{json}");
+    let commands = ["list hello", "status hello", "explain hello"];
+    scene.each_ends(&commands.map(|line| (line, 0, "Hibernating"))).await;
+    scene.each_ends(&[("status hello -o json", 0, r#""newer": 1"#)]).await;
     // A value that no type of this plugin has.
     scene.change("hello", |object| object["spec"]["flux"] = json!({ "install": "Teleport" }));
-    for words in [&["list"], &["delete", "hello"][..]] {
-        assert_eq!(scene.ends(words).await.code, 0, "{words:?}");
-    }
+    scene.each_ends(&[("list", 0, "hello"), ("delete hello", 0, "deleted")]).await;
     assert!(scene.get("hello").is_none());
 }

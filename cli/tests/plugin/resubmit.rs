@@ -24,25 +24,19 @@ async fn a_resubmission_has_the_specification_of_the_old() {
     assert_eq!((&new["status"], &new["spec"]["suspend"]), (&Value::Null, &Value::Null));
     assert_eq!(new["spec"]["fieldOfANewerOperator"], 1);
     assert_eq!(new["spec"]["containers"][0]["command"], "true");
-    let named = scene.ends(&["resubmit", &name, "--name=again"]).await;
-    assert_eq!(
-        (named.code, named.out.as_str()),
-        (0, "minicluster.flux-framework.org/again\n"),
-        "{}",
-        named.err
-    );
-    let absent = scene.ends(&["resubmit", "nosuch"]).await;
-    assert!(absent.code == 1 && absent.err.contains("there is no MiniCluster"), "{}", absent.err);
+    let lines = [
+        ("resubmit hello-x7k2p --name=again", 0, "minicluster.flux-framework.org/again\n"),
+        ("resubmit hello-x7k2p --name=@last", 2, "@last is the newest"),
+        ("resubmit nosuch", 1, "there is no MiniCluster"),
+    ];
+    scene.each_ends(&lines).await;
 }
 
 #[tokio::test]
 async fn any_command_of_flux_runs_in_the_lead() {
-    let scene = Scene::new().await;
-    scene.minicluster("hello", "Running", "Running", None);
-    scene.pod("hello", 0, "a", "running");
-    let ended = scene.ends(&["flux", "hello", "--", "jobs", "-a"]).await;
+    let scene = Scene::hello("Running", "running").await;
     // The simulated API server starts no programs.
-    assert_eq!(ended.code, 125, "{}", ended.err);
+    scene.each_ends(&[("flux hello -- jobs -a", 125, "")]).await;
     let argv = "command=%2Fmnt%2Fflux%2Fbin%2Fflux&command=jobs&command=-a";
     let requests = scene.endpoint.requests();
     let is_run = |it: &String| it.contains("/hello-0-a/exec?") && it.contains(argv);

@@ -44,8 +44,10 @@ async fn a_run_prints_its_output_and_ends_with_its_code() {
     let run = running(&scene, &[]).await;
     scene.endpoint.logs.write(LOG, &[b"one", b"two"]);
     run.prints("two\n").await;
+    // The last line has no newline.
+    scene.endpoint.logs.write_part(LOG, b"three");
     end(&scene, 7);
-    expect(&run.end().await, 7, "one\ntwo\n");
+    expect(&run.end().await, 7, "one\ntwo\nthree");
     assert_eq!(scene.endpoint.count("DELETE "), 1);
 }
 
@@ -167,21 +169,33 @@ async fn a_signal_during_the_creation_deletes_it_afterwards() {
     run.signal(Signal::SIGTERM);
     expect(&run.end().await, 143, "");
     assert_eq!(scene.endpoint.count("DELETE "), 1);
+    scene.endpoint.react("POST ", 1, Reaction::Hang);
+    let run = scene.start(&["run", "ubuntu", "--", "true"]);
+    scene.endpoint.await_requests("POST ", 2).await;
+    run.signal(Signal::SIGINT);
+    run.reports("Press Ctrl-C again to exit without waiting").await;
+    run.signal(Signal::SIGINT);
+    let ended = run.end().await;
+    expect(&ended, 130, "");
+    assert!(ended.err.contains("has not answered whether ubuntu-"), "{}", ended.err);
 }
 
 /// B9: a second signal does not wait for an API server that does not answer.
 #[tokio::test]
 async fn a_second_signal_leaves_at_once() {
     let scene = Scene::new().await;
-    let run = running(&scene, &[]).await;
+    let run = running(&scene, &["--request-timeout=1s"]).await;
     run.reports("hello: Running").await;
     scene.endpoint.freeze(true);
     run.signal(Signal::SIGINT);
     run.reports("Press Ctrl-C again").await;
+    run.reports("; trying again").await;
+    scene.endpoint.await_requests("DELETE ", 3).await;
     run.signal(Signal::SIGINT);
     let ended = run.end().await;
     expect(&ended, 130, "");
     assert!(ended.err.contains("hello is still being deleted"), "{}", ended.err);
+    assert_eq!(ended.err.matches("delete the MiniCluster hello: no answer").count(), 1);
 }
 
 #[tokio::test]
@@ -218,8 +232,9 @@ async fn an_outage_of_the_api_server_is_survived() {
 async fn a_creation_without_an_answer_is_tried_again() {
     let scene = Scene::new().await;
     scene.endpoint.react("POST ", 1, Reaction::CutAfter(0));
-    let made = scene.ends(&["run", "ubuntu", "--detach", "--", "true"]).await;
-    assert_eq!(made.code, 0, "{}", made.err);
+    scene
+        .each_ends(&[("run ubuntu --detach -- true", 0, "minicluster.flux-framework.org/ubuntu-")])
+        .await;
     assert_eq!(scene.endpoint.server.writes().len(), 2);
 }
 
@@ -247,9 +262,7 @@ async fn files_are_strict_and_get_no_defaults() {
         (object("spec: {size: 0, containers: [{image: x, command: z}]}"), "spec.size"),
     ] {
         let file = scene.file("run.yaml", &text);
-        let ended = scene.ends(&["run", "-f", &file]).await;
-        assert_eq!(ended.code, 125, "{}", ended.err);
-        assert!(ended.err.contains(expected), "{expected}: {}", ended.err);
+        scene.each_ends(&[(&format!("run -f {file}"), 2, expected)]).await;
     }
     assert_eq!(scene.endpoint.count("POST "), 0);
     let long = "n".repeat(52);
@@ -264,8 +277,7 @@ async fn files_are_strict_and_get_no_defaults() {
 #[tokio::test]
 async fn a_dry_run_of_the_server_stores_nothing() {
     let scene = Scene::new().await;
-    let ended = scene.ends(&["run", "ubuntu", "--dry-run=server", "--", "true"]).await;
-    assert_eq!(ended.code, 0, "{}", ended.err);
+    scene.each_ends(&[("run ubuntu --dry-run=server -- true", 0, "kind: MiniCluster")]).await;
     assert_eq!(scene.endpoint.count("dryRun=All"), 1);
 }
 

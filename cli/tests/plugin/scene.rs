@@ -32,17 +32,34 @@ impl Scene {
         Self { endpoint, directory }
     }
 
+    /// A cluster with the MiniCluster `hello` in this state, and its lead `hello-0-a`, which has written the line `one`.
+    pub(crate) async fn hello(state: &str, lead: &str) -> Self {
+        let scene = Self::new().await;
+        let (reason, code) = match state {
+            "Complete" => ("CommandSucceeded", Some(0)),
+            other => (other, None),
+        };
+        scene.minicluster("hello", state, reason, code);
+        let log = format!("{}/hello", scene.pod("hello", 0, "a", lead));
+        scene.endpoint.logs.write(&log, &[b"one"]);
+        if lead == "terminated" {
+            scene.endpoint.logs.end(&log);
+        }
+        scene
+    }
+
     /// Puts a MiniCluster whose status has this state, reason and exit code.
     pub(crate) fn minicluster(&self, name: &str, state: &str, reason: &str, code: Option<i32>) {
+        let is_end = ["Complete", "Failed"].contains(&state);
         let mut status = json!({
-            "state": state, "reason": reason, "observedGeneration": 1, "exitCode": code,
+            "state": state, "reason": reason, "observedGeneration": 1,
             "conditions": [{
-                "type": condition(state), "status": "True", "reason": reason, "message": format!("it is {state}"),
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "type": if is_end { state } else { "Progressing" }, "status": "True", "reason": reason,
+                "message": format!("it is {state}"), "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         });
-        if code.is_none() {
-            status.as_object_mut().unwrap().remove("exitCode");
+        if let Some(code) = code {
+            status["exitCode"] = code.into();
         }
         let path = format!("{MINICLUSTERS}/{name}");
         let new = json!({
@@ -63,7 +80,10 @@ impl Scene {
         let name = format!("{cluster}-{rank}-{suffix}");
         let time = "2026-01-01T00:00:00Z";
         let states = match state {
-            "waiting" => json!({ "waiting": { "reason": "PodInitializing" } }),
+            "waiting" => {
+                let message = "wait-for-lead: 10.0.0.1:8050: refused";
+                json!({ "waiting": { "reason": "PodInitializing", "message": message } })
+            }
             "running" => json!({ "running": { "startedAt": time } }),
             _ => json!({ "terminated": { "exitCode": 0, "startedAt": time, "finishedAt": time } }),
         };
@@ -130,6 +150,18 @@ impl Scene {
         self.start(arguments).end().await
     }
 
+    /// Runs each command line, which has to end with its code and print its part.
+    pub(crate) async fn each_ends(&self, lines: &[(&str, i32, &str)]) {
+        for (line, code, part) in lines {
+            let ended = self.ends(&line.split(' ').collect::<Vec<_>>()).await;
+            assert_eq!(ended.code, *code, "{line}: {ended:?}");
+            assert!(
+                [&ended.out, &ended.err].iter().any(|it| it.contains(part)),
+                "{line}: {ended:?}"
+            );
+        }
+    }
+
     /// The path of a file in the directory in which the plugin runs.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -161,14 +193,6 @@ impl Scene {
             list.push(new);
         }
         self.endpoint.server.put(&path, object);
-    }
-}
-
-fn condition(state: &str) -> &'static str {
-    match state {
-        "Complete" => "Complete",
-        "Failed" => "Failed",
-        _ => "Progressing",
     }
 }
 

@@ -3,6 +3,7 @@
 //! It adds what goes wrong on the way to a real API server: answers that are refused, late, cut or never sent, and a
 //! server that hangs. It also has the logs of pods, which no object holds.
 
+use super::memory::refuse;
 use super::pod_log::Logs;
 use super::refusal::refused;
 use super::server::Server;
@@ -138,32 +139,23 @@ async fn answer(State(endpoint): State<Endpoint>, request: Request) -> Response 
     let line = format!("{} {}", request.method(), request.uri());
     endpoint.requests.send_modify(|all| all.push(line.clone()));
     endpoint.thaw().await;
-    let mut end = Disturbance::default();
-    match endpoint.reaction(&line) {
-        Some(Reaction::Refuse(code)) => {
-            let body = serde_json::to_vec(&refused(code, "refused by the test")).unwrap();
-            return Response::builder().status(code).body(Answer::from(body)).unwrap();
-        }
+    let reaction = endpoint.reaction(&line);
+    match reaction {
+        Some(Reaction::Refuse(code)) => return refuse(&refused(code, "refused by the test")),
         Some(Reaction::Hang) => pending().await,
         Some(Reaction::Delay(time)) => tokio::time::sleep(time).await,
-        Some(Reaction::CutAfter(parts)) => end.cut_after = Some(parts),
-        Some(Reaction::SilentAfter(parts)) => end.silent_after = Some(parts),
-        None => {}
+        Some(Reaction::CutAfter(_) | Reaction::SilentAfter(_)) | None => {}
     }
-    let answer = match endpoint.logs.answer(&endpoint.server, request.uri()) {
-        Some(answer) => answer,
-        None => objects(&endpoint, request).await,
+    let answer = if let Some(log) = endpoint.logs.answer(&endpoint.server, request.uri()) {
+        log
+    } else {
+        let (head, body) = request.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        endpoint.server.answer(http::Request::from_parts(head, Body::from(body))).await
     };
     let (head, body) = answer.into_parts();
     let body = body.into_data_stream().map(|part| part.map_err(io::Error::other));
-    Response::from_parts(head, Answer::from_stream(disturbed(body.boxed(), end, endpoint)))
-}
-
-/// After how many parts an answer is cut or ends in silence.
-#[derive(Clone, Copy, Default)]
-struct Disturbance {
-    cut_after: Option<usize>,
-    silent_after: Option<usize>,
+    Response::from_parts(head, Answer::from_stream(disturbed(body.boxed(), reaction, endpoint)))
 }
 
 type Parts = BoxStream<'static, io::Result<Bytes>>;
@@ -171,7 +163,7 @@ type Parts = BoxStream<'static, io::Result<Bytes>>;
 /// The parts of an answer, as the test lets them reach the client.
 fn disturbed(
     body: Parts,
-    end: Disturbance,
+    reaction: Option<Reaction>,
     endpoint: Endpoint,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     let broken = endpoint.breaks.subscribe();
@@ -179,10 +171,11 @@ fn disturbed(
         let endpoint = endpoint.clone();
         async move {
             let next = async {
-                if end.silent_after == Some(sent) {
-                    pending::<()>().await;
-                }
-                let part = if end.cut_after == Some(sent) { None } else { Some(body.next().await) };
+                let part = match reaction {
+                    Some(Reaction::SilentAfter(parts)) if parts == sent => pending().await,
+                    Some(Reaction::CutAfter(parts)) if parts == sent => None,
+                    _ => Some(body.next().await),
+                };
                 endpoint.thaw().await;
                 part
             };
@@ -194,10 +187,4 @@ fn disturbed(
             part.map(|part| (part, (body, broken, sent + 1)))
         }
     })
-}
-
-async fn objects(endpoint: &Endpoint, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
-    endpoint.server.answer(http::Request::from_parts(head, Body::from(body))).await
 }

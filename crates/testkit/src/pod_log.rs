@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// A log: its lines with their times, and whether the container has ended.
+/// A log: its lines with their times and newlines, and whether the container has ended.
 #[derive(Debug, Clone, Default)]
 struct Log {
     lines: Vec<(String, Vec<u8>)>,
@@ -28,24 +28,26 @@ pub struct Logs(Arc<Mutex<BTreeMap<String, Arc<watch::Sender<Log>>>>>);
 impl Logs {
     fn log(&self, name: &str) -> Arc<watch::Sender<Log>> {
         let mut logs = self.0.lock().unwrap();
-        Arc::clone(
-            logs.entry(name.to_owned()).or_insert_with(|| Arc::new(watch::Sender::default())),
-        )
+        Arc::clone(logs.entry(name.to_owned()).or_default())
     }
 
     /// Adds lines to the log; each is one second younger than the one before it.
     pub fn write(&self, name: &str, lines: &[&[u8]]) {
+        for line in lines {
+            self.write_part(name, &[line, &b"\n"[..]].concat());
+        }
+    }
+
+    /// Adds a line as it is: the last one of a log may lack its newline.
+    pub fn write_part(&self, name: &str, line: &[u8]) {
         self.log(name).send_modify(|log| {
-            for line in lines {
-                let number = log.lines.len();
-                let time =
-                    format!("2026-01-01T00:{:02}:{:02}.500000000Z", number / 60, number % 60);
-                log.lines.push((time, line.to_vec()));
-            }
+            let number = log.lines.len();
+            let time = format!("2026-01-01T00:{:02}:{:02}.500000000Z", number / 60, number % 60);
+            log.lines.push((time, line.to_vec()));
         });
     }
 
-    /// Ends the log: who follows it reads the rest, and gets an end.
+    /// Ends the log: its readers get the rest, and an end.
     pub fn end(&self, name: &str) {
         self.log(name).send_modify(|log| log.has_ended = true);
     }
@@ -55,31 +57,25 @@ impl Logs {
         let path = uri.path().strip_suffix("/log")?;
         let query = words(uri.query().unwrap_or_default());
         let query = |name: &str| query.get(name).cloned();
+        let is_set = |name: &str| query(name).as_deref() == Some("true");
+        let refused = |message: String| Some(refuse(&refused(400, &message)));
         let pod = path.rsplit('/').next().unwrap_or_default();
         let Some(object) = server.get(path) else { return Some(refuse(&not_found())) };
         let container = query("container").unwrap_or_default();
         let states = object["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
         let Some(state) = states.iter().find(|it| it["name"] == *container) else {
-            let message = format!("container {container} is not valid for pod {pod}");
-            return Some(refuse(&refused(400, &message)));
+            return refused(format!("container {container} is not valid for pod {pod}"));
         };
         if !state["state"]["waiting"].is_null() {
-            let message = format!(
+            return refused(format!(
                 "container {container:?} in pod {pod:?} is waiting to start: PodInitializing"
-            );
-            return Some(refuse(&refused(400, &message)));
+            ));
         }
-        let mut name = format!("{pod}/{container}");
-        if query("previous").as_deref() == Some("true") {
-            name.push_str("/previous");
-        }
-        let log = self.log(&name);
-        let is_followed = query("follow").as_deref() == Some("true");
-        let has_times = query("timestamps").as_deref() == Some("true");
+        let previous = if is_set("previous") { "/previous" } else { "" };
+        let log = self.log(&format!("{pod}/{container}{previous}"));
+        let (is_followed, has_times) = (is_set("follow"), is_set("timestamps"));
         // Both times have whole seconds or fractions of nine digits, so that text in the order of time.
-        let since = query("sinceTime")
-            .map(|time| time.trim_end_matches('Z').to_owned())
-            .unwrap_or_default();
+        let since = query("sinceTime").unwrap_or_default().trim_end_matches('Z').to_owned();
         let tail = query("tailLines").and_then(|lines| lines.parse::<usize>().ok());
         let first = log.borrow().lines.len().saturating_sub(tail.unwrap_or(usize::MAX));
         let reader = (log.subscribe(), first);
@@ -94,7 +90,7 @@ impl Logs {
                             continue;
                         }
                         let time = if has_times { format!("{time} ") } else { String::new() };
-                        let line = [time.as_bytes(), text, b"\n"].concat();
+                        let line = [time.as_bytes(), text].concat();
                         return Some((Ok::<_, Infallible>(line), (reader, next)));
                     }
                     if log.has_ended || !is_followed || reader.changed().await.is_err() {

@@ -233,6 +233,21 @@ fn the_view_has_only_what_flux_needs() {
     assert_eq!(report["warnings"].as_array().unwrap().len(), 0, "{report}");
 }
 
+#[test]
+fn packages_that_a_newer_flux_imports_are_packed() {
+    let build = BuildContainer::new();
+    for package in ["newer", "optional"] {
+        let path = format!("usr/lib/python3/dist-packages/{package}/__init__.py");
+        build.file(&path, "# a package\n", 0o644);
+    }
+    let module =
+        "import os, newer.part as part\ntry:\n    import optional\nexcept ImportError:\n    pass\n";
+    build.installed("lib/python3.11/site-packages/flux/__init__.py", module, 0o644);
+    build.pack(&[], 0);
+    let is_packed = |package| build.packed("lib/python3.11").join(package).exists();
+    assert_eq!(["newer", "optional"].map(is_packed), [true, false]);
+}
+
 /// The output of `script` in an image's Python, with the view's modules of Flux and the packages in `own`. Prints why and
 /// returns `None` if this machine has no Python.
 fn run_in_image_python(build: &BuildContainer, own: &Path, script: &str) -> Option<String> {

@@ -3,13 +3,13 @@
 use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
 use crate::error;
-use crate::exec;
-use crate::minicluster::{MiniClusterRef, agent, rank, runner, runner_state};
+use crate::log_stream::whole;
+use crate::minicluster::{MiniClusterRef, agent, is_of_pod, rank, runner, runner_state};
 use crate::output::age;
+use crate::rank_pod::agent_report;
 use anyhow::{Context as _, Result};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::TerminationMessage;
-use futures::AsyncReadExt as _;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -19,7 +19,6 @@ use serde::Serialize;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 
 /// Largest number of ranks that are shown.
 const MAX_RANKS: usize = 8;
@@ -175,11 +174,8 @@ async fn message_of(
     if let Some(end) = &state.terminated {
         return TerminationMessage::from_json(end.message.as_deref()?)?.last_error;
     }
-    let agent = agent(cluster);
-    let argv = [agent.as_str(), "status", "--output", "json"];
-    let output = exec::capture(target, &pod.name_any(), &argv).await;
-    let output = unread.note("reports of agents", output)?;
-    let report: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let report = agent_report(target, &pod.name_any(), &agent(cluster)).await;
+    let report = unread.note("reports of agents", report)?;
     let phase = report["phase"].as_str()?;
     Some(match (report["lastError"].as_str(), report["doing"].as_str()) {
         (Some(error), _) => format!("{phase}: {error}"),
@@ -202,15 +198,9 @@ async fn events(
     let events = events.with_context(|| format!("list the Events of {name}"))?;
     let is_of = |event: &&Event| {
         let of = event.involved_object.name.as_deref().unwrap_or_default();
-        let rest = of.strip_prefix(name.as_str());
-        // A pod is named NAME-INDEX-SUFFIX; another MiniCluster may be named NAME-SOMETHING.
         // Probes fail when a run ends, which is no fault.
         let is_noise = is_over && event.reason.as_deref() == Some("Unhealthy");
-        !is_noise
-            && time(event) >= created
-            && rest.is_some_and(|rest| {
-                rest.is_empty() || rest.strip_prefix('-').is_some_and(is_of_pod)
-            })
+        !is_noise && time(event) >= created && (of == name || is_of_pod(of, name))
     };
     let mut events: Vec<(Timestamp, String)> = events
         .items
@@ -221,11 +211,6 @@ async fn events(
     events.sort();
     let first = events.len().saturating_sub(MAX_EVENTS);
     Ok(events.split_off(first).into_iter().map(|(_, line)| line).collect())
-}
-
-fn is_of_pod(rest: &str) -> bool {
-    let index = rest.split('-').next().unwrap_or_default();
-    !index.is_empty() && index.chars().all(|digit| digit.is_ascii_digit())
 }
 
 fn time(event: &Event) -> Option<Timestamp> {
@@ -254,13 +239,14 @@ async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Ve
         tail_lines: Some(READ_LINES),
         ..LogParams::default()
     };
-    let log = target.connection.api::<Pod>().log_stream(&pod.name_any(), &parameters).await;
-    // A container that has not started has no log, which is no failure.
-    if matches!(&log, Err(kube::Error::Api(status)) if [400, 404].contains(&status.code)) {
-        return Ok(Vec::new());
-    }
-    let mut bytes = Vec::new();
-    pin!(log?).read_to_end(&mut bytes).await?;
+    let bytes = match whole(&target.connection.api(), &pod.name_any(), &parameters).await {
+        Err(error) => match error.downcast_ref() {
+            // A container that has not started has no log, which is no failure.
+            Some(kube::Error::Api(status)) if [400, 404].contains(&status.code) => Vec::new(),
+            _ => return Err(error),
+        },
+        Ok(bytes) => bytes,
+    };
     let log = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = log.lines().collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
@@ -308,12 +294,6 @@ fn position(list: &Value, job: &str, queue: &str) -> Option<QueuePosition> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn pod_names_continue_with_an_index() {
-        assert!(is_of_pod("0-abcde") && is_of_pod("12-x"));
-        assert!(!is_of_pod("b-0-abcde") && !is_of_pod(""));
-    }
 
     #[test]
     fn limits_of_a_limit_range_are_shown() {

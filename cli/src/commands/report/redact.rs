@@ -76,7 +76,10 @@ mod tests {
         let mut object = json!({
             "metadata": { "managedFields": [], "annotations": { last: "SECRET", "a": "kept" } },
             "spec": { "flux": { "curveCert": "SECRET" }, "containers": [{
-                "environment": { "API_TOKEN": "SECRET", "db": "http://u:SECRET@host", "OMP": "kept" },
+                "environment": {
+                    "API_TOKEN": "SECRET", "DB_PWD": "SECRET", "SENTRY_DSN": "SECRET", "login": "u:SECRET@host",
+                    "db": "http://u:SECRET@host", "OMP": "kept",
+                },
                 "env": [{ "name": "my_password", "value": "SECRET" }, { "name": "A", "value": "kept" }],
             }] },
             "data": { AGENT_CONFIG_KEY: config },
@@ -84,7 +87,7 @@ mod tests {
         redact(&mut object, false);
         let text = object.to_string();
         assert!(!text.contains("SECRET"), "{text}");
-        assert_eq!((text.matches("kept").count(), text.matches("left out").count()), (3, 5));
+        assert_eq!((text.matches("kept").count(), text.matches("left out").count()), (3, 8));
         assert!(text.contains("two words"), "{text}");
         let mut secret = json!({ "data": { "token": "SECRET" } });
         redact(&mut secret, true);

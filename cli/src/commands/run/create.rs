@@ -4,18 +4,15 @@ use super::specification::Made;
 use crate::connection::Connection;
 use crate::error::line;
 use crate::minicluster::objects;
+use crate::retry::{is_refusal, repeated};
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
 use http::Request;
 use kube::api::PostParams;
 use serde_json::Value;
-use std::time::Duration;
-use tokio::time::sleep;
 
 /// How often a creation is tried whose answer does not come.
 const ATTEMPTS: u32 = 3;
-/// Time between two attempts.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Creates the MiniCluster and returns it as it is stored; with `dry_run` the API server only checks it.
 pub(super) async fn create(connection: &Connection, made: &Made, dry_run: bool) -> Result<Value> {
@@ -24,32 +21,28 @@ pub(super) async fn create(connection: &Connection, made: &Made, dry_run: bool) 
     let parameters = PostParams { dry_run, ..PostParams::default() };
     let name = made.name();
     let creating = || format!("create the MiniCluster {name}");
-    let mut attempt = 1;
-    loop {
-        let error = match api.create(&parameters, &object).await {
-            Ok(created) => return serde_json::to_value(created).context("read the MiniCluster"),
-            Err(error) => error,
+    let mut attempts = 0;
+    let create = async || {
+        attempts += 1;
+        let created = match api.create(&parameters, &object).await {
+            // A name with a random suffix is taken because an earlier attempt without an answer has created it.
+            Err(kube::Error::Api(status))
+                if status.code == 409 && attempts > 1 && made.has_random_name =>
+            {
+                api.get(name).await
+            }
+            created => created,
         };
-        let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
-        // A name with a random suffix is taken because an earlier attempt without an answer has created it.
-        if code == 409 && attempt > 1 && made.has_random_name {
-            let created = api.get(name).await.with_context(creating)?;
-            return serde_json::to_value(created).context("read the MiniCluster");
-        }
-        let has_answer = (400..500).contains(&code) && code != 429;
-        if has_answer && attempt > 1 {
-            bail!(
-                "{}: {}: look with `kubectl flux status {name}` whether an earlier attempt, to which no answer came, has created it",
-                creating(),
-                line(&error.into())
-            );
-        }
-        if has_answer || attempt == ATTEMPTS {
-            return Err(error).with_context(creating);
-        }
-        attempt += 1;
-        sleep(PAUSE).await;
-    }
+        created.with_context(creating)
+    };
+    let created = match repeated(ATTEMPTS, "trying again", create).await {
+        Err(error) if attempts > 1 && is_refusal(&error) => bail!(
+            "{}: look with `kubectl flux status {name}` whether an earlier attempt, to which no answer came, has created it",
+            line(&error)
+        ),
+        created => created?,
+    };
+    serde_json::to_value(created).context("read the MiniCluster")
 }
 
 /// Fails if the cluster's CRD lacks the fields of the status that show the end of a run. An API server that does not

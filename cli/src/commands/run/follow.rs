@@ -2,20 +2,18 @@
 
 use crate::commands::status::{state_condition, summary};
 use crate::error::line;
-use crate::log_stream::{self, Ending};
-use crate::minicluster::{MiniClusterRef, checked, runner_state};
+use crate::log_stream::{self, Ending, over_pods};
+use crate::minicluster::{MiniClusterRef, has_log};
 use crate::output::print_stderr;
 use anyhow::{Context as _, Result, ensure};
 use flux_api::crd::{MiniCluster, State};
-use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
-use std::collections::HashSet;
+use std::cell::RefCell;
 use std::future::ready;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -89,39 +87,34 @@ fn is_over(cluster: &MiniCluster) -> bool {
 
 /// Prints the output of the lead, and of the leads that replace it, until the run has ended.
 pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> Result<End> {
-    let mut clusters = pin!(target.changes());
-    let mut leads = pin!(target.pod_changes(Some(0)));
-    let mut output = Output::start(target);
-    loop {
-        tokio::select! {
-            Some(change) = clusters.next() => match checked(change)? {
-                Some(Some(cluster)) if is_over(&cluster) => {
-                    progress.clear();
-                    return Ok(End::Run(Box::new(cluster), output.finish(target).await));
-                }
-                Some(Some(cluster)) => progress.print_state(&cluster),
-                Some(None) => {
-                    output.finish(target).await;
-                    return Ok(End::Gone);
-                }
-                None => {}
-            },
-            Some(change) = leads.next() => {
-                // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
-                let Ok(pod) = change else { continue };
-                if output.add(&pod, &target.name) {
-                    progress.clear();
-                }
-            }
+    let progress = RefCell::new(progress);
+    let ended = target.until(|cluster| match cluster {
+        Some(cluster) if !is_over(&cluster) => {
+            progress.borrow_mut().print_state(&cluster);
+            Ok(None)
         }
-    }
+        ended => Ok(Some(ended)),
+    });
+    let mut output = Output::start(target);
+    let copied = over_pods(target, Some(0), ended, |lead| {
+        let has_log = has_log(lead, &target.name);
+        if has_log {
+            progress.borrow_mut().clear();
+            output.add(lead);
+        }
+        Ok(has_log)
+    });
+    let (cluster, listed) = copied.await?;
+    progress.into_inner().clear();
+    let missing = output.finish(listed).await;
+    Ok(cluster.map_or(End::Gone, |cluster| End::Run(Box::new(cluster), missing)))
 }
 
 /// The output of the leads of a run, copied to the standard output one after the other.
 struct Output {
-    /// The leads whose logs are or will be copied.
-    leads: HashSet<String>,
-    sender: UnboundedSender<String>,
+    /// The leads whose logs are copied.
+    leads: UnboundedSender<String>,
+    is_empty: bool,
     /// Ends with the reason why a part is missing.
     copy: JoinHandle<Option<String>>,
     /// How many lines were copied.
@@ -130,7 +123,7 @@ struct Output {
 
 impl Output {
     fn start(target: &MiniClusterRef) -> Self {
-        let (sender, mut pods) = unbounded_channel();
+        let (leads, mut pods) = unbounded_channel();
         let lines = Arc::new(AtomicUsize::new(0));
         let (target, counted) = (target.clone(), Arc::clone(&lines));
         let copy = tokio::spawn(async move {
@@ -140,33 +133,24 @@ impl Output {
             }
             missing
         });
-        Self { leads: HashSet::new(), sender, copy, lines }
+        Self { leads, is_empty: true, copy, lines }
     }
 
-    /// Copies the log of this lead after those before it, if it has a log. Returns false if there is nothing new.
-    fn add(&mut self, pod: &Pod, container: &str) -> bool {
-        let has_log = runner_state(pod, container).is_some_and(|it| it.waiting.is_none());
-        let is_new = has_log && self.leads.insert(pod.name_any());
+    /// Copies the log of this lead after those before it.
+    fn add(&mut self, lead: &Pod) {
+        self.is_empty = false;
         // The task that receives it ends after this sender.
-        is_new && self.sender.send(pod.name_any()).is_ok()
+        let _ = self.leads.send(lead.name_any());
     }
 
-    /// Waits for the end of the output, and returns the reason why a part is missing.
-    async fn finish(mut self, target: &MiniClusterRef) -> Option<String> {
-        // The end of the run may be known before the last change of the lead's pod.
-        match target.pods().await {
-            Ok(mut pods) => {
-                if let Some(lead) = pods.remove(&0) {
-                    self.add(&lead, &target.name);
-                }
-            }
-            Err(error) if self.leads.is_empty() => return Some(line(&error)),
-            Err(_) => {}
+    /// Waits for the end of the output, and returns the reason why a part is missing. `listed` has the error of the last
+    /// list of leads.
+    async fn finish(mut self, listed: Result<()>) -> Option<String> {
+        if self.is_empty {
+            let gone = |()| "the lead's pod is gone".to_owned();
+            return Some(listed.map_or_else(|error| line(&error), gone));
         }
-        if self.leads.is_empty() {
-            return Some("the lead's pod is gone".to_owned());
-        }
-        drop(self.sender);
+        drop(self.leads);
         loop {
             let before = self.lines.load(Ordering::Relaxed);
             match timeout(OUTPUT_TIMEOUT, &mut self.copy).await {

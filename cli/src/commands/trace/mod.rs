@@ -5,23 +5,19 @@ mod text;
 
 use crate::connection::Connection;
 use crate::error::line;
-use crate::exec::capture;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
 use crate::output::{FormatArgument, print, print_stderr};
+use crate::rank_pod::{agent_report, over_ranks};
 use anyhow::{Context as _, Result, ensure};
 use chart::chart;
 use clap::Args;
 use flux_contract::Phase;
-use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-
-/// Number of agents that are queried at the same time.
-const AT_ONCE: usize = 16;
 
 /// Width of the output without a terminal.
 const COLUMNS: usize = 120;
@@ -38,13 +34,6 @@ pub(crate) struct Trace {
     format: FormatArgument,
 }
 
-/// The part of the output of `flux-agent status` that is used.
-#[derive(Debug, Deserialize)]
-struct Report {
-    #[serde(default)]
-    phases: Vec<Phase>,
-}
-
 impl Trace {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
@@ -52,11 +41,10 @@ impl Trace {
         let pods = target.pods().await?;
         ensure!(
             !pods.is_empty(),
-            "{} has no pods to trace: `kubectl flux status {}` shows the phases of its run",
-            target.name,
+            "{0} has no pods to trace: `kubectl flux status {0}` shows the phases of its run",
             target.name
         );
-        let reports = reports(&target, &pods, &agent(&cluster)).await;
+        let reports = reports(&target, pods.clone(), &agent(&cluster)).await;
         let chart = chart(&cluster, &pods, &reports, Timestamp::now());
         let names = pods.values().map(|pod| format!("pod/{}", pod.name_any()));
         if !self.format.print(&chart, names)? {
@@ -69,35 +57,22 @@ impl Trace {
 /// The phases of the running agents, by rank. If one does not answer, its rank is printed and the others are shown.
 async fn reports(
     target: &MiniClusterRef,
-    pods: &BTreeMap<u32, Pod>,
+    mut pods: BTreeMap<u32, Pod>,
     agent: &str,
 ) -> BTreeMap<u32, Vec<Phase>> {
-    let running = pods.iter().filter(|(_, pod)| {
-        let state = runner_state(pod, &target.name);
-        matches!(state, Some(ContainerState { running: Some(_), .. }))
+    pods.retain(|_, pod| is_running(pod, &target.name));
+    let reports = over_ranks(pods, async |rank, pod| {
+        let phases = agent_report(target, &pod.name_any(), agent).await.and_then(|mut report| {
+            let phases = report.get_mut("phases").map_or_else(|| json!([]), Value::take);
+            serde_json::from_value(phases).context("read the phases")
+        });
+        let print = |error: &anyhow::Error| {
+            let error = line(error);
+            print_stderr(&format!("kubectl flux: the phases of rank {rank} are missing: {error}"));
+        };
+        Some((rank, phases.inspect_err(print).ok()?))
     });
-    let questions = running.map(|(&rank, pod)| async move {
-        match report(target, &pod.name_any(), agent).await {
-            Ok(phases) => Some((rank, phases)),
-            Err(error) => {
-                print_stderr(&format!(
-                    "kubectl flux: the phases of rank {rank} are missing: {}",
-                    line(&error)
-                ));
-                None
-            }
-        }
-    });
-    let answers = futures::stream::iter(questions).buffer_unordered(AT_ONCE);
-    answers.filter_map(std::future::ready).collect().await
-}
-
-async fn report(target: &MiniClusterRef, pod: &str, agent: &str) -> Result<Vec<Phase>> {
-    let output = capture(target, pod, &[agent, "status", "-o", "json"]).await?;
-    ensure!(output.code == 0, "{agent} status in {pod}: {}", output.failure());
-    let report: Report = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("read the output of {agent} status in {pod}"))?;
-    Ok(report.phases)
+    reports.await.into_iter().flatten().collect()
 }
 
 fn columns() -> usize {
@@ -109,7 +84,6 @@ fn columns() -> usize {
 mod tests {
     use super::*;
     use flux_api::crd::MiniCluster;
-    use serde_json::{Value, json};
 
     fn at(second: i64) -> Value {
         json!(Timestamp::from_second(1_000_000 + second).unwrap())

@@ -6,10 +6,11 @@
 //! Flux's modules by `PYTHONPATH`. A module of Flux then appends the directory of packages to the search path, behind the
 //! packages of the image: in `PYTHONPATH` they would replace those, which other programs there need.
 
-use super::contents::{Contents, Fault, PROGRAMS, Part};
+use super::contents::{Content, Contents, Fault, PROGRAMS, Part};
 use super::left_out;
 use crate::compiled::{python_version, pythons_of_flux};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The directory of the packages, below the directory of Python's own modules.
@@ -19,7 +20,8 @@ const DIRECTORY: &str = "flux-packages";
 /// (`src/bindings/python`).
 const FIRST_MODULE: &str = "_flux/__init__.py";
 
-/// The packages that Flux imports: the names of their files or directories, and whether Flux needs them.
+/// Packages that Flux imports: the names of their files or directories, and whether Flux needs them. A newer Flux may
+/// import others.
 const PACKAGES: [(&str, bool); 6] = [
     ("_cffi_backend", true),
     ("cffi", true),
@@ -122,8 +124,10 @@ fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) 
             sites.extend(["site-packages", "dist-packages"].map(|site| directory.join(site)));
         }
     }
-    for (package, needed) in PACKAGES {
-        let is_wanted = |name: &str| is_of_package(name, package);
+    let known = PACKAGES.map(|(package, needed)| (package.to_owned(), needed));
+    let found = imported(contents, modules).into_iter().map(|package| (package, false));
+    for (package, needed) in known.into_iter().chain(found) {
+        let is_wanted = |name: &str| is_of_package(name, &package);
         let is_there = sites
             .iter()
             .any(|site| contents.named(&to, site, Part::Python, is_wanted, &left_out::of_python));
@@ -132,6 +136,34 @@ fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) 
             contents.fault(cause, "install the packages cffi, PyYAML and ply of this Python");
         }
     }
+}
+
+/// The packages that Flux's own modules import at the start of a line. Flux runs without those that are imported elsewhere.
+fn imported(contents: &Contents, modules: &Path) -> BTreeSet<String> {
+    let mut packages = BTreeSet::new();
+    for (path, entry) in &contents.entries {
+        let is_of_flux = path.extension().is_some_and(|extension| extension == "py")
+            && path.iter().any(|part| part == "flux")
+            && !path.ends_with("setup.py");
+        let Content::File { source, .. } = &entry.content else { continue };
+        let text = if is_of_flux { fs::read(source).unwrap_or_default() } else { continue };
+        for line in String::from_utf8_lossy(&text).lines() {
+            let from = line.strip_prefix("from ").and_then(|rest| rest.split(' ').next());
+            let names = line.strip_prefix("import ").or(from).unwrap_or_default().split(',');
+            packages.extend(
+                names.filter_map(|name| name.trim().split(['.', ' ']).next()).map(str::to_owned),
+            );
+        }
+    }
+    let is_of_python = |name: &str| {
+        let module = modules.join(name);
+        contents
+            .entries
+            .keys()
+            .any(|path| path.with_extension("") == module || path.starts_with(&module))
+    };
+    packages.retain(|name| !["", "flux", "_flux"].contains(&&**name) && !is_of_python(name));
+    packages
 }
 
 /// Adds the links among Python's own modules, and the search path for the Python of an image.
