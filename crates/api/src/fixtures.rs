@@ -1,11 +1,9 @@
-//! MiniClusters and their objects, for tests.
+//! MiniClusters, for tests.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "tests give valid values")]
 
-use crate::cluster::Cluster;
-use crate::cluster::validate::{Defaults, validate};
+use crate::cluster::validate::Defaults;
 use crate::crd::{Install, MiniCluster};
-use crate::objects::{Desired, Images, agent_config, build};
-use flux_contract::{AgentConfig, Install as Method};
+use crate::objects::Images;
 use serde_json::json;
 
 /// Defaults of an operator, which all differ from those of the product.
@@ -16,11 +14,6 @@ pub fn defaults() -> Defaults {
         install: Install::Auto,
         cluster_domain: None,
     }
-}
-
-/// The validated MiniCluster of [`mini_cluster`].
-pub fn cluster(spec: &serde_json::Value) -> Cluster {
-    validate(&mini_cluster(spec), &defaults()).unwrap()
 }
 
 /// A MiniCluster that runs `echo hello` on four pods, with the fields of `spec`.
@@ -52,15 +45,4 @@ pub fn with_images(spec: &mut serde_json::Value) {
 /// Images of an operator whose agent is `agent`.
 pub fn images(agent: &str) -> Images {
     Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
-}
-
-/// The objects of `cluster` with the install method `install`.
-pub fn built_with(cluster: &Cluster, install: Method) -> Desired {
-    let config = AgentConfig { install, ..agent_config(cluster, None) };
-    build(cluster, &config, &images("agent"), 1).unwrap()
-}
-
-/// The objects of `cluster` at this `generation`.
-pub fn built(cluster: &Cluster, generation: i64) -> Desired {
-    build(cluster, &agent_config(cluster, None), &images("agent"), generation).unwrap()
 }

@@ -158,17 +158,3 @@ fn refusal<'error>(error: &'error (dyn std::error::Error + 'static)) -> Option<&
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_has_the_message_of_the_api_server() {
-        let message = "Job.batch \"res2\" is invalid: must be less than or equal to cpu limit of 1";
-        let status = Status::failure(message, "Invalid").with_code(422);
-        let refused = Error::of(Verb::Apply, "Job", "res2");
-        let error = refused(kube::Error::Api(Box::new(status)));
-        assert_eq!(error.chain(), format!("apply Job \"res2\": {message}"));
-    }
-}

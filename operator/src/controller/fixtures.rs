@@ -1,10 +1,10 @@
 //! Values for the unit tests of this module.
 
 use crate::controller::context::Context;
-pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
+pub(crate) use flux_api::fixtures::{defaults, images, mini_cluster};
 use http::{Request, Response};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
@@ -15,18 +15,6 @@ pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
 
-/// A condition whose last transition was at second `second`.
-pub(crate) fn condition(type_: &str, status: &str, reason: &str, second: i64) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: "text".to_owned(),
-        observed_generation: None,
-        last_transition_time: at(second),
-    }
-}
-
 /// A context, and the simulated API server that it talks to.
 pub(crate) fn context() -> (Context, Handle<Request<Body>, Response<Body>>) {
     let (service, server) = tower_test::mock::pair();
@@ -34,7 +22,7 @@ pub(crate) fn context() -> (Context, Handle<Request<Body>, Response<Body>>) {
     (Context::new(client, None, Arc::default(), images("agent"), defaults()), server)
 }
 
-/// The Job of [`cluster`] of generation 1 with four pods, started at second 100.
+/// The Job of a MiniCluster of generation 1 with four pods, started at second 100.
 pub(crate) fn job(ready: i32) -> Job {
     serde_json::from_value(json!({
         "metadata": {

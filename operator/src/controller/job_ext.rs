@@ -102,22 +102,3 @@ pub(super) fn is_own(job: &Job, container: &str) -> bool {
     container == job.name_any()
         || pod.is_some_and(|pod| pod.containers.iter().any(|own| own.name == container))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::controller::fixtures::{ended_job, job};
-
-    #[test]
-    fn pods_are_lacking_only_while_the_job_is_under_way() {
-        let mut job = job(0);
-        assert!(!lacks_pods(&job));
-        let status = job.status.as_mut().unwrap();
-        (status.active, status.succeeded) = (Some(2), Some(1));
-        assert!(lacks_pods(&job));
-        job.status.as_mut().unwrap().failed = Some(3);
-        assert!(lacks_pods(&job), "failed pods are to be made again");
-        job.spec.as_mut().unwrap().suspend = Some(true);
-        assert!(!lacks_pods(&job) && !lacks_pods(&ended_job("Failed", "BackoffLimitExceeded")));
-    }
-}

@@ -10,7 +10,6 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use flux_contract::demand::{Demand, Question};
 use flux_contract::invocation::READY_PORT;
-use flux_contract::labels::RESUME;
 use flux_testkit::job::JobController;
 use flux_testkit::objects::{index_of, is_broker};
 use flux_testkit::samples::hello;
@@ -207,39 +206,6 @@ async fn another_operator_keeps_the_configuration_and_warns_nobody() {
     let bodies = stage.server.bodies().into_iter().skip(sent);
     let warnings = bodies.filter(|body| body["type"] == "Warning").map(|it| it["note"].clone());
     assert_eq!(warnings.collect::<Vec<_>>(), [json!(null); 0]);
-}
-
-#[tokio::test]
-async fn an_idle_minicluster_is_suspended_until_its_annotation_changes() {
-    let stage = Stage::new(&json!({
-        "size": 1, "interactive": true, "autoscale": { "minSize": 0, "maxSize": 4 },
-        "archive": { "path": "/state/archive" },
-        "containers": [{
-            "image": "app", "volumes": { "state": { "path": "/state", "claimName": "state" } },
-        }],
-    }))
-    .await;
-    let suspend = || stage.server.get(JOB).unwrap()["spec"]["suspend"].clone();
-    stage.lead.wants(0, None);
-    stage.has_reason("DemandKnown").await;
-    stage.lead.wants(3, Some(3));
-    stage.has_size(3).await;
-    assert_ne!(suspend(), true, "a job needs pods");
-    stage.lead.wants(0, Some(0));
-    until("its suspension", || suspend() == true).await;
-    stage.server.change(JOB, |job| job["status"] = json!({ "active": 0 }));
-    let is_idle = || {
-        let status = stage.server.get(CLUSTER).unwrap()["status"].clone();
-        status["conditions"].as_array().into_iter().flatten().any(|it| it["reason"] == "Idle")
-    };
-    until("its reason", is_idle).await;
-    assert_eq!(suspend(), true);
-    assert_eq!(stage.size(), 1, "it begins with the size of the specification");
-    assert_ne!(stage.server.get(CLUSTER).unwrap()["spec"]["suspend"], true);
-    stage.server.change(CLUSTER, |cluster| {
-        cluster["metadata"]["annotations"] = json!({ RESUME: "now" });
-    });
-    until("its resumption", || suspend() == false).await;
 }
 
 #[tokio::test]

