@@ -7,7 +7,6 @@ use kube::Config;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Options that take the place of what the kubeconfig has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Access {

@@ -18,7 +18,6 @@ use std::time::Duration;
 /// or two, some without closing it.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Options that choose cluster and namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ConnectionArguments {
@@ -48,7 +47,6 @@ impl ConnectionArguments {
     }
 }
 
-/// Clients of a cluster, and a namespace in it.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub client: Client,
@@ -57,7 +55,6 @@ pub(crate) struct Connection {
     pub namespace: String,
     /// Whether the command line names the namespace.
     pub has_namespace: bool,
-    /// How long a request waits for data.
     read_timeout: Duration,
     /// The newest MiniCluster, if the command line names it.
     pub last: Option<String>,
@@ -97,7 +94,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The name of the newest MiniCluster.
     async fn newest(&self) -> Result<String> {
         let list = self.api::<MiniCluster>().list_metadata(&ListParams::default()).await;
         let all = list.context("list MiniClusters")?.items.into_iter();
@@ -106,7 +102,6 @@ impl Connection {
         Ok(newest.with_context(none)?.name_any())
     }
 
-    /// An API for objects of the namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -121,13 +116,11 @@ impl Connection {
         watcher::Config::default().timeout(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
 
-    /// An API for programs and ports of the namespace's pods.
     pub(crate) fn sessions(&self) -> Api<Pod> {
         Api::namespaced(self.sessions.clone(), &self.namespace)
     }
 }
 
-/// The configuration of the client, and the context that it comes from.
 async fn config(arguments: &ConnectionArguments) -> Result<(Config, Option<String>)> {
     let ConnectionArguments { kubeconfig, context, access, .. } = arguments;
     let (cluster, user) = (access.cluster.clone(), access.user.clone());

@@ -32,7 +32,6 @@ struct Rank {
     checks: Vec<Check>,
 }
 
-/// A check in the output of `flux-agent doctor --output json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Check {
     name: String,

@@ -141,7 +141,6 @@ impl Logs {
         logs.collect()
     }
 
-    /// Prints the logs as they are, merged by time.
     async fn read(&self, target: &MiniClusterRef, cluster: &MiniCluster) -> Result<()> {
         let pods = target.pod_list().await?;
         ensure!(!pods.is_empty(), "there are no pods to read logs of; {}", summary(cluster));
@@ -181,7 +180,6 @@ impl Logs {
     }
 }
 
-/// The prefix of the lines of this rank.
 pub(crate) fn label(rank: u32) -> String {
     paint(COLOURS[rank as usize % COLOURS.len()], &format!("{rank:>3} |"))
 }

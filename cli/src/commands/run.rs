@@ -2,7 +2,6 @@
 
 mod create;
 mod follow;
-mod guard;
 mod options;
 mod specification;
 
@@ -14,13 +13,12 @@ use crate::exec;
 use crate::minicluster::{MiniClusterRef, agent};
 use crate::output::{DryRun, print, print_stderr};
 use crate::retry::{is_of_connection, repeated};
-use crate::signals::Signals;
+use crate::signals::{Guarded, Signals, guarded};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use create::{check_crd, create};
 use flux_api::crd::{MiniCluster, State};
 use follow::{End, Progress, follow};
-use guard::{Guarded, guarded};
 use kube::ResourceExt as _;
 use serde_json::Value;
 use specification::{Made, RunSpec};
@@ -41,9 +39,7 @@ pub(crate) struct Run {
     checker: Option<DryRun>,
 }
 
-/// How the work for a run has ended.
 struct Outcome {
-    /// The exit code of the command, or why there is none.
     code: Result<u8>,
     /// Why the MiniCluster is not deleted, and what to do.
     kept: Option<String>,
@@ -161,7 +157,6 @@ impl Run {
         outcome.code
     }
 
-    /// Prints the output of the command, and returns its exit code.
     async fn follow(&self, target: &MiniClusterRef) -> Outcome {
         let mut progress = Progress::new(&target.name);
         let (cluster, missing) = match Box::pin(follow(target, &mut progress)).await {
@@ -208,7 +203,6 @@ impl Run {
         Outcome { code, kept }
     }
 
-    /// Runs a shell, or the command, in the lead of a ready instance.
     async fn interact(&self, target: &MiniClusterRef) -> Result<u8> {
         let mut progress = Progress::new(&target.name);
         let pod = Box::pin(follow::until_ready(target, &mut progress)).await?;

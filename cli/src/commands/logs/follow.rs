@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Lines that wait to be printed.
 const WAITING_LINES: usize = 1000;
 
 /// Prints the lines of all pods, also of later ones, until the MiniCluster has ended or is gone. `log_of` returns the log

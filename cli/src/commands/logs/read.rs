@@ -12,12 +12,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Number of logs that are read at the same time.
 const AT_ONCE: usize = 64;
-/// Lines of a log that wait for those of other logs.
 const WAITING_LINES: usize = 256;
 
-/// The log of a container, and which of its lines to print.
 #[derive(Debug)]
 pub(super) struct Log {
     pub rank: u32,
@@ -25,7 +22,6 @@ pub(super) struct Log {
     pub parameters: LogParams,
     /// How many of its last lines are printed, if not all.
     pub tail: Option<usize>,
-    /// Whether the lines of brokers and agents are printed.
     pub broker: bool,
 }
 
@@ -77,7 +73,6 @@ impl Log {
         Ok(lacks_beginning.unwrap_or_default().then_some(self.rank))
     }
 
-    /// Prints why this log could not be read.
     pub(super) fn print_error(&self, error: &anyhow::Error) {
         // For a container that has not started, the API server explains that it has no log.
         print_stderr(&format!("rank {} ({}): {}", self.rank, self.pod, reason(error)));

@@ -112,7 +112,6 @@ const OF_SIDECARS: &[Rule] = &[
     ),
 ];
 
-/// A note for each field of the specification that means something else than for Go.
 pub(super) fn differences(specification: &Value) -> Vec<FieldNote> {
     let mut notes = Vec::new();
     apply("spec", specification, OF_SPECIFICATION, &mut notes);
@@ -145,13 +144,11 @@ fn apply(path: &str, value: &Value, rules: &[Rule], notes: &mut Vec<FieldNote>) 
     );
 }
 
-/// Whether this is the only container that may run Flux.
 fn is_the_only_one(specification: &Value, index: usize) -> bool {
     let mut all = specification["containers"].as_array().into_iter().flatten().enumerate();
     all.all(|(other, container)| other == index || container["runFlux"] == false)
 }
 
-/// Whether the value is neither null nor empty.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,

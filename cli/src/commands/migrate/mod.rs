@@ -30,7 +30,6 @@ pub(crate) struct Migrate {
     file: PathBuf,
 }
 
-/// A document of the new file, and the remarks about the old one.
 #[derive(Debug, Default)]
 struct Migrated {
     text: String,
@@ -92,7 +91,6 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
     Ok(Migrated { text, remarks, is_right: remaining.is_empty() })
 }
 
-/// The findings in `value`, the new version of `document`.
 fn findings(checker: &Checker, document: &Document, value: &Value) -> Result<Findings> {
     Ok(checker.findings(&document.findings.file, &yaml(value)?))
 }
@@ -111,7 +109,6 @@ fn remark(document: &Document, kind: &str, (path, message): &FieldNote) -> Remar
     }
 }
 
-/// A comment with the faults that the user has to correct.
 fn by_hand(faults: &[Remark]) -> String {
     if faults.is_empty() {
         return String::new();

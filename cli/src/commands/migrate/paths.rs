@@ -12,7 +12,6 @@ pub(super) fn pointer(path: &str) -> String {
     parts.flat_map(|part| ["/", part]).collect()
 }
 
-/// Whether a text in `value` contains `word`.
 pub(super) fn mentions(value: &Value, word: &str) -> bool {
     match value {
         Value::String(text) => text.contains(word),
@@ -22,7 +21,6 @@ pub(super) fn mentions(value: &Value, word: &str) -> bool {
     }
 }
 
-/// Each container and service, with its path.
 pub(super) fn containers(specification: &Value) -> impl Iterator<Item = (String, &Value)> {
     ["containers", "services"].into_iter().flat_map(|list| {
         let all = specification[list].as_array().into_iter().flatten().enumerate();

@@ -23,14 +23,11 @@ use tokio::time::timeout;
 
 /// How long to wait for the next line of the remaining output after the run has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// How a followed run has ended.
 pub(super) enum End {
     /// The run has ended, or cannot begin; and why a part of its output is missing.
     Run(Box<MiniCluster>, Option<String>),
-    /// The MiniCluster is gone.
     Gone,
 }
 
@@ -72,7 +69,6 @@ impl Progress {
         self.last = line;
     }
 
-    /// Removes the line before the output of the command.
     fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -80,7 +76,6 @@ impl Progress {
     }
 }
 
-/// Whether the run has ended or cannot begin.
 fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
@@ -117,7 +112,6 @@ struct Output {
     is_empty: bool,
     /// Ends with the reason why a part is missing.
     copy: JoinHandle<Option<String>>,
-    /// How many lines were copied.
     lines: Arc<AtomicUsize>,
 }
 
@@ -193,7 +187,6 @@ async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>)
     }
 }
 
-/// Waits until the instance is ready, and returns the lead's pod.
 pub(super) async fn until_ready(target: &MiniClusterRef, progress: &mut Progress) -> Result<Pod> {
     let is_ready = |cluster: Option<MiniCluster>| {
         let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;
