@@ -315,16 +315,8 @@ fn is_busy(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code != 404 && is_temporary(status))
 }
 
-pub(crate) fn agent(cluster: &MiniCluster) -> String {
-    layout(cluster).agent()
-}
-
-/// The path of `flux` in the pods of `cluster`. It runs as the broker's user.
-pub(crate) fn client(cluster: &MiniCluster) -> String {
-    layout(cluster).client()
-}
-
-fn layout(cluster: &MiniCluster) -> Layout {
+/// The paths in the pods of `cluster`.
+pub(crate) fn layout(cluster: &MiniCluster) -> Layout {
     Layout::new(cluster.spec.flux.container.mount_path.clone())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::exec::{self, Output};
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, client};
+use crate::minicluster::{MiniClusterRef, NameArgument, layout};
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_contract::Exit;
 use flux_contract::instance::InstanceReport;
@@ -26,7 +26,7 @@ impl RankPod {
     /// Finds the pod of `rank`; fails unless its runner runs.
     pub(crate) async fn find(target: MiniClusterRef, rank: u32) -> Result<Self> {
         let (cluster, pod) = tokio::try_join!(target.get(), target.running_pod(rank))?;
-        let (agent, flux) = (agent(&cluster), client(&cluster));
+        let (agent, flux) = (layout(&cluster).agent(), layout(&cluster).client());
         Ok(Self { target, name: pod.name_any(), agent, flux })
     }
 

@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::error;
 use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
 use crate::output::{print, print_stderr, reader_gone};
 use crate::rank_pod::{RankPod, over_ranks};
 use anyhow::{Result, bail};
@@ -99,7 +99,7 @@ impl Exec {
 
 async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
-    let agent = agent(&cluster);
+    let agent = layout(&cluster).agent();
     let argv = [&[agent.as_str(), "connect", "--"], command].concat();
     let (running, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         pods.into_iter().partition(|(_, pod)| is_running(pod, &target.name));

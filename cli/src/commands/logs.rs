@@ -1,6 +1,5 @@
 //! `logs`: prints the output of all ranks in order of time.
 
-mod follow;
 mod read;
 
 use super::status::summary;
@@ -76,7 +75,7 @@ impl Logs {
         if self.follow {
             let log_of = |pod: &Pod| self.log(&target, pod);
             tokio::select! {
-                followed = follow::follow(&target, log_of, |line| self.print(line)) => followed,
+                followed = read::follow(&target, log_of, |line| self.print(line)) => followed,
                 () = reader_gone() => Ok(()),
             }
         } else {

@@ -6,7 +6,7 @@ use super::version::LABELS as OPERATOR;
 use crate::connection::Connection;
 use crate::exec;
 use crate::log_stream;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, client, is_of_pod};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_of_pod, layout};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -204,7 +204,7 @@ fn reads(
         }));
     }
     let Some(cluster) = cluster.filter(|_| runs) else { return reads };
-    let (agent, flux) = (agent(cluster), client(cluster));
+    let (agent, flux) = (layout(cluster).agent(), layout(cluster).client());
     let of_agent = (format!("agents/{name}.json"), vec![&*agent, "status", "--output", "json"]);
     let is_lead = pod["metadata"]["labels"][COMPLETION_INDEX] == "0";
     let questions = QUESTIONS.iter().filter(|_| is_lead).map(|question| {

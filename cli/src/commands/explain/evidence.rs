@@ -4,7 +4,7 @@ use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
 use crate::error;
 use crate::log_stream::whole;
-use crate::minicluster::{MiniClusterRef, agent, is_of_pod, rank, runner, runner_state};
+use crate::minicluster::{MiniClusterRef, is_of_pod, layout, rank, runner, runner_state};
 use crate::output::age;
 use crate::rank_pod::agent_report;
 use anyhow::{Context as _, Result};
@@ -168,7 +168,7 @@ async fn message_of(
     if let Some(end) = &state.terminated {
         return TerminationMessage::from_json(end.message.as_deref()?)?.last_error;
     }
-    let report = agent_report(target, &pod.name_any(), &agent(cluster)).await;
+    let report = agent_report(target, &pod.name_any(), &layout(cluster).agent()).await;
     let report = unread.note("reports of agents", report)?;
     let phase = report["phase"].as_str()?;
     Some(match (report["lastError"].as_str(), report["doing"].as_str()) {

@@ -1,6 +1,6 @@
 //! Corrections without the user: old spellings, and fields that have moved.
 
-use super::paths::{FieldNote, containers, mentions, pointer};
+use super::differences::{FieldNote, containers, mentions, pointer};
 use flux_api::crd::MiniCluster;
 use kube::Resource as _;
 use serde_json::{Map, Value};

@@ -3,16 +3,14 @@
 
 mod correct;
 mod differences;
-mod paths;
 
 use crate::commands::validate::checker;
 use crate::output::{print, print_remarks};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use correct::{correct, remove};
-use differences::differences;
+use differences::{FieldNote, differences};
 use flux_api::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
-use paths::FieldNote;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::stdin;

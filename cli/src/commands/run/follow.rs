@@ -25,12 +25,6 @@ use tokio::time::timeout;
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(120);
 
-pub(super) enum End {
-    /// The run has ended, or cannot begin; and why a part of its output is missing.
-    Run(Box<MiniCluster>, Option<String>),
-    Gone,
-}
-
 /// The state of the run: a changing line on a terminal, otherwise one line for each message.
 pub(super) struct Progress {
     name: String,
@@ -80,8 +74,12 @@ fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
 
-/// Prints the output of the lead, and of the leads that replace it, until the run has ended.
-pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> Result<End> {
+/// Prints the output of the lead, and of the leads that replace it, until the run has ended. Returns the MiniCluster,
+/// unless that is gone, and why a part of the output is missing.
+pub(super) async fn follow(
+    target: &MiniClusterRef,
+    progress: &mut Progress,
+) -> Result<(Option<MiniCluster>, Option<String>)> {
     let progress = RefCell::new(progress);
     let ended = target.until(|cluster| match cluster {
         Some(cluster) if !is_over(&cluster) => {
@@ -101,8 +99,7 @@ pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> 
     });
     let (cluster, listed) = copied.await?;
     progress.into_inner().clear();
-    let missing = output.finish(listed).await;
-    Ok(cluster.map_or(End::Gone, |cluster| End::Run(Box::new(cluster), missing)))
+    Ok((cluster, output.finish(listed).await))
 }
 
 /// The output of the leads of a run, copied to the standard output one after the other.

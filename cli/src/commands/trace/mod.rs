@@ -5,7 +5,7 @@ mod text;
 
 use crate::connection::Connection;
 use crate::error::line;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
 use crate::output::{FormatArgument, print, print_stderr};
 use crate::rank_pod::{agent_report, over_ranks};
 use anyhow::{Context as _, Result, ensure};
@@ -43,7 +43,7 @@ impl Trace {
             "{0} has no pods to trace: `kubectl flux status {0}` shows the phases of its run",
             target.name
         );
-        let reports = reports(&target, pods.clone(), &agent(&cluster)).await;
+        let reports = reports(&target, pods.clone(), &layout(&cluster).agent()).await;
         let chart = chart(&cluster, &pods, &reports, Timestamp::now());
         let names = pods.values().map(|pod| format!("pod/{}", pod.name_any()));
         if !self.format.print(&chart, names)? {
