@@ -1,9 +1,8 @@
 //! The command line.
 
 use crate::commands::{
-    attach, cancel, completion, cp, delete, doctor, exec, explain, flux, jobs, list, logs, migrate,
-    render, report, resources, resubmit, run, scale, shell, status, submit, suspend, top, trace,
-    ui, validate, version, wait,
+    completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate, render, report,
+    resources, resubmit, run, status, submit, suspend, top, trace, ui, validate, version, wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
 use crate::exit::{FAILED, NOT_RUN};
@@ -50,21 +49,21 @@ pub(crate) enum Command {
     /// Submit a job to a running MiniCluster
     Submit(submit::Submit),
     /// Cancel jobs
-    Cancel(cancel::Cancel),
+    Cancel(jobs::Cancel),
     /// Follow the output of a job, and end with the job's exit code
-    Attach(attach::Attach),
+    Attach(submit::Attach),
     /// Open a shell in the pod of a rank, as Flux's user
-    Shell(shell::Shell),
+    Shell(exec::Shell),
     /// Run a command in one rank or in all, as Flux's user
     Exec(exec::Exec),
     /// Run any command of Flux in the lead, as Flux's user: `kubectl flux flux hello -- jobs -a`
-    Flux(flux::Flux),
+    Flux(exec::Flux),
     /// Copy files to or from a rank; the image needs no tar
     Cp(cp::Cp),
     /// Check all ranks, and print what is wrong and what to do about it
     Doctor(doctor::Doctor),
     /// Change the number of pods
-    Scale(scale::Scale),
+    Scale(suspend::Scale),
     /// Suspend a MiniCluster: its pods are deleted
     Suspend(NamesArgument),
     /// Resume a suspended MiniCluster
@@ -92,7 +91,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The exit code if this plugin fails.
     pub(crate) fn failure_code(&self) -> u8 {
         let ends_with_another_code = matches!(
             self,

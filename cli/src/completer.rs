@@ -74,7 +74,6 @@ fn for_kubectl(words: Vec<OsString>) -> Result<String> {
     Ok(format!("{text}{directive}\n"))
 }
 
-/// The command line, with what completes its arguments.
 fn command() -> Command {
     let complete = |arg: Arg| {
         let completer = match arg.get_id().as_str() {
@@ -108,7 +107,6 @@ fn namespaces(begin: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// The MiniCluster that the line names.
 async fn target(line: Line) -> Result<MiniClusterRef> {
     let (_, subcommand) = line.matches.subcommand().context("there is no subcommand")?;
     let name = NameArgument::from_arg_matches(subcommand)?;
@@ -140,7 +138,6 @@ fn jobs(begin: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Files of this machine, and MiniClusters with a colon.
 fn places(begin: &OsStr) -> Vec<CompletionCandidate> {
     let names = names(begin).into_iter();
     let names = names.map(|it| {
@@ -149,28 +146,4 @@ fn places(begin: &OsStr) -> Vec<CompletionCandidate> {
         CompletionCandidate::new(place)
     });
     names.chain(PathCompleter::any().complete(begin)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidates(line: &str) -> String {
-        for_kubectl(line.split(' ').map(OsString::from).collect()).unwrap()
-    }
-
-    #[test]
-    fn kubectl_gets_subcommands_and_options_with_their_help() {
-        let subcommands = candidates("susp");
-        assert!(subcommands.starts_with("suspend\tSuspend a MiniCluster"), "{subcommands}");
-        assert!(subcommands.ends_with("\n:4\n"), "{subcommands}");
-        for (line, first) in [("wait hello --ti", "--timeout"), ("wait hello --for r", "ready")] {
-            let candidates = candidates(line);
-            assert!(candidates.starts_with(first), "{candidates}");
-        }
-        assert_eq!(candidates("no-such-command x"), ":4\n");
-        for line in ["run -f ", "validate ", "render ", "migrate ", "list --kubeconfig "] {
-            assert_eq!(candidates(line), ":0\n", "{line}");
-        }
-    }
 }

@@ -14,10 +14,8 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-/// How long a shell waits at most for a cluster.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The command line that a user has begun.
 pub(crate) struct Line {
     pub arguments: ConnectionArguments,
     pub matches: ArgMatches,
@@ -30,7 +28,6 @@ impl Line {
         Ok(Self { arguments: ConnectionArguments::from_arg_matches(&matches)?, matches })
     }
 
-    /// The command line that this process completes.
     pub(crate) fn read() -> Result<Self> {
         let mut words: Vec<OsString> = env::args_os().collect();
         // The completion script puts `--` before the command line.
@@ -54,14 +51,12 @@ pub(crate) fn from_cluster<Found: Future<Output = Result<Vec<String>>>>(
     starting_with(begin, found().unwrap_or_default())
 }
 
-/// The `words` that start with `begin`.
 pub(crate) fn starting_with(begin: &OsStr, words: Vec<String>) -> Vec<CompletionCandidate> {
     let begin = begin.to_string_lossy();
     let words = words.into_iter().filter(|word| word.starts_with(&*begin));
     words.map(CompletionCandidate::new).collect()
 }
 
-/// The names of MiniClusters that start with `begin`.
 pub(crate) fn names(begin: &OsStr) -> Vec<CompletionCandidate> {
     from_cluster(begin, async |line| {
         let api = Connection::new(&line.arguments).await?.api::<MiniCluster>();

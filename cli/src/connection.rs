@@ -1,16 +1,17 @@
 //! The connection to a cluster, and its namespace, found as kubectl finds them.
 
-use crate::access::Access;
 use crate::duration::duration;
 use crate::error;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_api::crd::MiniCluster;
+use http::Uri;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
 use kube::{Api, Client, Config, ResourceExt as _};
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use std::time::Duration;
 /// or two, some without closing it.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Options that choose cluster and namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ConnectionArguments {
@@ -41,6 +41,82 @@ pub(crate) struct ConnectionArguments {
     pub names_last: bool,
 }
 
+/// The options of kubectl that take the place of values of the kubeconfig for one command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct Access {
+    /// Cluster of the kubeconfig
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Address of the API server
+    #[arg(long, global = true, hide_short_help = true, value_name = "URL")]
+    pub server: Option<Uri>,
+    /// Bearer token
+    #[arg(long, global = true, hide_short_help = true)]
+    token: Option<String>,
+    /// Certificate of the authority that the server's certificate comes from
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Certificate of the user
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    client_certificate: Option<String>,
+    /// Key of the user's certificate
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    client_key: Option<String>,
+    /// Accept any certificate of the server: anyone on the way can then read and change everything
+    #[arg(long, global = true, hide_short_help = true, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_name = "BOOL")]
+    insecure_skip_tls_verify: Option<bool>,
+    /// Name in the server's certificate [default: the host of the address]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// User to act as
+    #[arg(long = "as", global = true, hide_short_help = true, value_name = "USER")]
+    as_user: Option<String>,
+    /// Group to act as
+    #[arg(long, global = true, hide_short_help = true, value_name = "GROUP")]
+    as_group: Vec<String>,
+    /// Uid to act as
+    #[arg(long, global = true, hide_short_help = true, value_name = "UID")]
+    as_uid: Option<String>,
+}
+
+impl Access {
+    pub(crate) fn apply(&self, config: &mut Config) -> Result<()> {
+        if let Some(token) = &self.token {
+            let token = json!({ "token": token });
+            config.auth_info = serde_json::from_value(token).context("use --token")?;
+        }
+        if let Some(server) = &self.server {
+            config.cluster_url = server.clone();
+        }
+        let is_insecure = self.insecure_skip_tls_verify;
+        config.accept_invalid_certs = is_insecure.unwrap_or(config.accept_invalid_certs);
+        set(&mut config.root_cert_file, self.certificate_authority.as_ref());
+        set(&mut config.tls_server_name, self.tls_server_name.as_ref());
+        let user = &mut config.auth_info;
+        user.client_certificate_data.take_if(|_| self.client_certificate.is_some());
+        set(&mut user.client_certificate, self.client_certificate.as_ref());
+        user.client_key_data.take_if(|_| self.client_key.is_some());
+        set(&mut user.client_key, self.client_key.as_ref());
+        set(&mut user.impersonate, self.as_user.as_ref());
+        set(&mut user.impersonate_uid, self.as_uid.as_ref());
+        let groups = Some(&self.as_group).filter(|groups| !groups.is_empty());
+        set(&mut user.impersonate_groups, groups);
+        Ok(())
+    }
+}
+
+/// Puts `given` in the place of the value of the kubeconfig.
+fn set<T: Clone>(value: &mut Option<T>, given: Option<&T>) {
+    if given.is_some() {
+        *value = given.cloned();
+    }
+}
+
 impl ConnectionArguments {
     /// The namespace of commands that read no kubeconfig: `default` unless given.
     pub(crate) fn offline_namespace(&self) -> &str {
@@ -48,7 +124,6 @@ impl ConnectionArguments {
     }
 }
 
-/// Clients of a cluster, and a namespace in it.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub client: Client,
@@ -57,7 +132,6 @@ pub(crate) struct Connection {
     pub namespace: String,
     /// Whether the command line names the namespace.
     pub has_namespace: bool,
-    /// How long a request waits for data.
     read_timeout: Duration,
     /// The newest MiniCluster, if the command line names it.
     pub last: Option<String>,
@@ -97,7 +171,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The name of the newest MiniCluster.
     async fn newest(&self) -> Result<String> {
         let list = self.api::<MiniCluster>().list_metadata(&ListParams::default()).await;
         let all = list.context("list MiniClusters")?.items.into_iter();
@@ -106,7 +179,6 @@ impl Connection {
         Ok(newest.with_context(none)?.name_any())
     }
 
-    /// An API for objects of the namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -121,13 +193,11 @@ impl Connection {
         watcher::Config::default().timeout(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
 
-    /// An API for programs and ports of the namespace's pods.
     pub(crate) fn sessions(&self) -> Api<Pod> {
         Api::namespaced(self.sessions.clone(), &self.namespace)
     }
 }
 
-/// The configuration of the client, and the context that it comes from.
 async fn config(arguments: &ConnectionArguments) -> Result<(Config, Option<String>)> {
     let ConnectionArguments { kubeconfig, context, access, .. } = arguments;
     let (cluster, user) = (access.cluster.clone(), access.user.clone());
@@ -151,4 +221,36 @@ async fn config(arguments: &ConnectionArguments) -> Result<(Config, Option<Strin
     };
     access.apply(&mut config)?;
     Ok((config, context))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        access: Access,
+    }
+
+    #[test]
+    fn options_take_the_place_of_the_kubeconfig() {
+        let words = "flux --server https://a:1 --token=t --as=u --as-group=g --as-group=h --as-uid=7 \
+                     --client-key=k --client-certificate=c --insecure-skip-tls-verify=true \
+                     --tls-server-name=n --certificate-authority=ca";
+        let mut config = Config::new(Uri::from_static("http://old"));
+        Line::parse_from(words.split_whitespace()).access.apply(&mut config).unwrap();
+        let user = json!({
+            "token": "t", "as": "u", "as-groups": ["g", "h"], "as-uid": "7",
+            "client-certificate": "c", "client-key": "k",
+        });
+        assert_eq!(json!(config.auth_info), user);
+        assert_eq!(config.cluster_url, "https://a:1");
+        assert_eq!(
+            (config.accept_invalid_certs, config.tls_server_name.as_deref()),
+            (true, Some("n"))
+        );
+        assert_eq!(config.root_cert_file, Some("ca".into()));
+    }
 }

@@ -22,12 +22,9 @@ use tokio::time::timeout;
 /// Time after which the size of an idle terminal is sent again: load balancers drop a connection that is silent for a
 /// minute or two, some sooner.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// Size in bytes of the buffers between a stream and the connection.
 const BUFFER: usize = 64 << 10;
-/// Largest number of bytes of an error output that is kept.
 const MAX_ERROR_LENGTH: u64 = 64 << 10;
 
-/// Exit code and output of a program in a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub code: u8,
@@ -36,16 +33,19 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Why the program failed: its standard error or, where that is empty, its exit code.
     pub(crate) fn failure(&self) -> String {
-        match self.stderr.trim() {
-            "" => format!("it ended with code {}", self.code),
-            text => text.to_owned(),
-        }
+        failure(self.code, &self.stderr)
     }
 }
 
-/// Runs a program in the runner of this pod to its end.
+/// Why a program failed: its standard error or, where that is empty, its exit code.
+pub(crate) fn failure(code: u8, stderr: &str) -> String {
+    match stderr.trim() {
+        "" => format!("it ended with code {code}"),
+        text => text.to_owned(),
+    }
+}
+
 pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, argv: &[&str]) -> Result<Output> {
     let parameters = parameters(target);
     let mut process = start(target, pod, argv, &parameters).await?;
@@ -188,7 +188,6 @@ pub(crate) async fn share(
     ended
 }
 
-/// Parameters of a program without input in the runner.
 pub(crate) fn parameters(target: &MiniClusterRef) -> AttachParams {
     AttachParams {
         container: Some(target.name.clone()),

@@ -15,7 +15,6 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Time between two connections.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// How often a log is opened again in vain whose container has ended, or which the API server refuses.
@@ -29,7 +28,6 @@ pub(crate) struct Line {
     pub text: Vec<u8>,
 }
 
-/// How far a log has been read.
 #[derive(Debug, Default)]
 struct Progress {
     /// The time of the last line, and how many lines have that time: logs are reopened at a whole second.
@@ -37,9 +35,7 @@ struct Progress {
     lines_of_last: usize,
     /// While a connection repeats known lines: how many lines with the time `last` it has repeated.
     repeated: Option<usize>,
-    /// Whether lines between two connections are missing.
     has_gap: bool,
-    /// How many connections have broken since the last new line.
     failures: u32,
 }
 
@@ -82,7 +78,6 @@ impl Progress {
     }
 }
 
-/// How a connection has ended.
 enum Read {
     /// The API server has ended it.
     End,
@@ -94,7 +89,6 @@ enum Read {
     Unwanted,
 }
 
-/// How the reading of a log has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The container has ended, and all lines were read.

@@ -30,7 +30,6 @@ pub(crate) const FULL_KIND: &str = "minicluster.flux-framework.org";
 /// What may stand before the slash of a name, with or without the group.
 const KINDS: [&str; 4] = ["mc", "fmc", "minicluster", "miniclusters"];
 
-/// The name of a MiniCluster on the command line.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NameArgument {
     /// Name of the MiniCluster; `@last` is the newest
@@ -38,7 +37,6 @@ pub(crate) struct NameArgument {
     pub name: String,
 }
 
-/// The names of MiniClusters on the command line.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NamesArgument {
     /// Names of MiniClusters; `@last` is the newest
@@ -79,7 +77,6 @@ pub(crate) fn names_last(matches: &ArgMatches) -> bool {
     })
 }
 
-/// References to the MiniClusters with these names.
 pub(crate) fn targets(connection: &Connection, names: &[String]) -> Vec<MiniClusterRef> {
     names.iter().map(|name| MiniClusterRef::new(connection.clone(), name)).collect()
 }
@@ -87,6 +84,17 @@ pub(crate) fn targets(connection: &Connection, names: &[String]) -> Vec<MiniClus
 impl NameArgument {
     pub(crate) fn target(&self, connection: Connection) -> MiniClusterRef {
         MiniClusterRef::new(connection, &self.name)
+    }
+}
+
+impl NamesArgument {
+    /// Acts on all of them side by side, prints the errors, and fails if there is one.
+    pub(crate) async fn each(
+        &self,
+        connection: &Connection,
+        act: impl AsyncFn(MiniClusterRef) -> Result<()>,
+    ) -> ExitCode {
+        each(targets(connection, &self.names), act).await
     }
 }
 
@@ -105,12 +113,10 @@ impl MiniClusterRef {
         Self { connection, name }
     }
 
-    /// The name with kind and group.
     pub(crate) fn full_name(&self) -> String {
         format!("{FULL_KIND}/{}", self.name)
     }
 
-    /// The error for a MiniCluster that does not exist.
     pub(crate) fn absent(&self) -> anyhow::Error {
         anyhow!(
             "there is no MiniCluster {} in the namespace {}: `kubectl flux list -A` lists all MiniClusters",
@@ -193,7 +199,6 @@ impl MiniClusterRef {
         Box::pin(first(object_after(events.default_backoff()), is_gone)).await
     }
 
-    /// The label selector of the Job's pods.
     fn selector(&self) -> String {
         format!("{JOB_NAME}={}", self.name)
     }
@@ -228,7 +233,6 @@ impl MiniClusterRef {
         }
     }
 
-    /// Why there is no pod of this rank.
     async fn no_pod(&self, rank: u32, others: &BTreeMap<u32, Pod>) -> Result<anyhow::Error> {
         let cluster = self.get().await?;
         let name = &self.name;
@@ -283,7 +287,6 @@ fn object_after<K>(
     changes.filter_map(ready)
 }
 
-/// The first value that `find` returns for one of the `changes`.
 async fn first<K, T>(
     changes: impl Stream<Item = Result<K>>,
     mut find: impl FnMut(K) -> Result<Option<T>>,
@@ -312,21 +315,11 @@ fn is_busy(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code != 404 && is_temporary(status))
 }
 
-/// The path of the agent in the pods of `cluster`.
-pub(crate) fn agent(cluster: &MiniCluster) -> String {
-    layout(cluster).agent()
-}
-
-/// The path of `flux` in the pods of `cluster`. It runs as the broker's user.
-pub(crate) fn client(cluster: &MiniCluster) -> String {
-    layout(cluster).client()
-}
-
-fn layout(cluster: &MiniCluster) -> Layout {
+/// The paths in the pods of `cluster`.
+pub(crate) fn layout(cluster: &MiniCluster) -> Layout {
     Layout::new(cluster.spec.flux.container.mount_path.clone())
 }
 
-/// The rank of a pod, which is its index in the Job.
 pub(crate) fn rank(pod: &Pod) -> Option<u32> {
     pod.labels().get(COMPLETION_INDEX)?.parse().ok()
 }

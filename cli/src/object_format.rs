@@ -25,7 +25,6 @@ enum Format {
     Whole(output::Format),
     Wide,
     Template(Vec<Part>),
-    /// Headers and paths.
     Columns(Vec<(String, Path)>),
 }
 
@@ -90,12 +89,10 @@ impl ObjectFormat {
     }
 }
 
-/// A part of a template of kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Text(String),
     Values(Path),
-    /// The parts for each value of the path.
     Range(Path, Vec<Self>),
 }
 

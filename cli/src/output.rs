@@ -13,7 +13,6 @@ use serde::Serialize;
 use std::future::pending;
 use std::io::{self, Write as _};
 
-/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// JSON.
@@ -67,7 +66,6 @@ impl FormatArgument {
     }
 }
 
-/// Prints a text and a newline.
 pub(crate) fn print(text: &str) {
     end_without_reader(writeln!(anstream::stdout(), "{}", text.trim_end()));
 }
@@ -115,19 +113,16 @@ pub(crate) async fn reader_gone() {
     pending::<()>().await;
 }
 
-/// Prints a text and a newline on standard error.
 pub(crate) fn print_stderr(text: &str) {
     let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
 }
 
-/// Prints each remark on a line of standard error.
 pub(crate) fn print_remarks(remarks: &[Remark]) {
     for remark in remarks {
         print_stderr(&remark.to_string());
     }
 }
 
-/// A table in the style of kubectl.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header.to_vec());
@@ -141,7 +136,10 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     lines.collect()
 }
 
-/// The name of a state in its colour.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 pub(crate) fn coloured(state: Option<State>) -> String {
     let Some(state) = state else { return "-".to_owned() };
     let colour = match state {

@@ -1,7 +1,8 @@
 //! The pods of ranks, and the programs that this plugin starts in them.
 
+use crate::connection::Connection;
 use crate::exec::{self, Output};
-use crate::minicluster::{MiniClusterRef, agent, client};
+use crate::minicluster::{MiniClusterRef, NameArgument, layout};
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_contract::Exit;
 use flux_contract::instance::InstanceReport;
@@ -11,7 +12,6 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Number of pods in which programs run at the same time.
 const AT_ONCE: usize = 64;
 
 /// The running pod of a rank, and the paths of the agent and of `flux` in it.
@@ -26,11 +26,10 @@ impl RankPod {
     /// Finds the pod of `rank`; fails unless its runner runs.
     pub(crate) async fn find(target: MiniClusterRef, rank: u32) -> Result<Self> {
         let (cluster, pod) = tokio::try_join!(target.get(), target.running_pod(rank))?;
-        let (agent, flux) = (agent(&cluster), client(&cluster));
+        let (agent, flux) = (layout(&cluster).agent(), layout(&cluster).client());
         Ok(Self { target, name: pod.name_any(), agent, flux })
     }
 
-    /// Finds the lead, which answers questions about the whole instance.
     pub(crate) async fn lead(target: MiniClusterRef) -> Result<Self> {
         Self::find(target, 0).await
     }
@@ -65,9 +64,14 @@ impl RankPod {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The command line that runs `argv` as Flux's user.
     pub(crate) fn as_user<'argv>(&'argv self, argv: &[&'argv str]) -> Vec<&'argv str> {
         [&[self.agent.as_str(), "connect", "--"], argv].concat()
+    }
+}
+
+impl NameArgument {
+    pub(crate) async fn lead(&self, connection: Connection) -> Result<RankPod> {
+        RankPod::lead(self.target(connection)).await
     }
 }
 
@@ -89,7 +93,6 @@ pub(crate) async fn agent_report(target: &MiniClusterRef, pod: &str, agent: &str
     serde_json::from_slice(&output.stdout).with_context(reading)
 }
 
-/// The report that `flux-agent instance` printed.
 fn report_of(output: &Output) -> Result<&[u8]> {
     match output.code {
         0 => Ok(&output.stdout),

@@ -56,7 +56,6 @@ pub(crate) fn is_of_connection(error: &Error) -> bool {
     })
 }
 
-/// Whether the API server has refused the request.
 pub(crate) fn is_refusal(error: &Error) -> bool {
     let is_api = |cause: &kube::Error| matches!(cause, kube::Error::Api(_));
     error.chain().any(|cause| cause.downcast_ref().is_some_and(is_api))

@@ -1,9 +1,10 @@
 //! The signals that ask a program to end: SIGINT, SIGTERM and SIGHUP.
 
 use crate::exit::INTERRUPTED;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
 #[cfg(unix)]
 use futures::future::{pending, select_all};
+use std::pin::pin;
 
 /// The signals that this process receives, in place of their default action, which ends it.
 pub(crate) struct Signals(Inner);
@@ -54,6 +55,39 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> u8 {
         self.0.recv().await;
         INTERRUPTED
+    }
+}
+
+pub(crate) enum Guarded<T> {
+    /// It has ended; with the exit code for the signal that stopped it, if there was one.
+    Done(T, Option<u8>),
+    /// It goes on: there was a second signal, or the work could not be stopped for this reason.
+    Left(u8, Option<Error>),
+}
+
+/// Does `work`. The first of the `signals` starts `stop`, and `work` continues to its end.
+pub(crate) async fn guarded<T>(
+    signals: &mut Signals,
+    work: impl Future<Output = T>,
+    stop: impl Future<Output = Result<()>>,
+) -> Guarded<T> {
+    let (mut work, mut stop) = (pin!(work), pin!(stop));
+    let mut signal = None;
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            done = &mut work => return Guarded::Done(done, signal),
+            code = signals.next() => {
+                if let Some(first) = signal {
+                    return Guarded::Left(first, None);
+                }
+                (signal, is_stopping) = (Some(code), true);
+            }
+            stopped = &mut stop, if is_stopping => match (stopped, signal) {
+                (Err(error), Some(code)) => return Guarded::Left(code, Some(error)),
+                _ => is_stopping = false,
+            },
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `cp`: copies files to or from a rank. The agent in the pod packs and unpacks them as Flux's user.
 
 use crate::connection::Connection;
-use crate::exec::{self, Output};
+use crate::exec::{self, failure};
 use crate::minicluster::{MiniClusterRef, name};
 use crate::output::print_stderr;
 use crate::rank_pod::RankPod;
@@ -26,7 +26,6 @@ pub(crate) struct Cp {
     to: String,
 }
 
-/// Source or destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Location {
     Local(PathBuf),
@@ -110,7 +109,7 @@ async fn upload(pod: &RankPod, from: PathBuf, to: &str) -> Result<Copied> {
         Either::Right((code, packing)) => (code?, packing.right_future()),
     };
     let stderr = errors.await.unwrap_or_default();
-    ensure!(code == 0, "{}", Output { code, stdout: Vec::new(), stderr }.failure());
+    ensure!(code == 0, "{}", failure(code, &stderr));
     Ok(packed.await.context("pack the files")??)
 }
 
@@ -140,10 +139,9 @@ async fn download(pod: &RankPod, from: &str, to: PathBuf) -> Result<Copied> {
     }
     let code = exec::end(process, &argv).await?;
     let stderr = errors.await.unwrap_or_default();
-    let output = Output { code, stdout: Vec::new(), stderr };
-    ensure!(code == 0, "{}", output.failure());
-    if !output.stderr.is_empty() {
-        print_stderr(&output.stderr);
+    ensure!(code == 0, "{}", failure(code, &stderr));
+    if !stderr.is_empty() {
+        print_stderr(&stderr);
     }
     Ok(unpacked?)
 }

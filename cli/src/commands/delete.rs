@@ -22,7 +22,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Number of requests that run at the same time.
 const AT_ONCE: usize = 64;
 
 #[derive(Debug, Args)]
@@ -104,7 +103,6 @@ impl Delete {
         Ok(targets(connection, &names))
     }
 
-    /// The names of the MiniClusters that the options select.
     async fn selected(&self, connection: &Connection) -> kube::Result<Vec<String>> {
         let parameters = ListParams::default().labels(self.selector.as_deref().unwrap_or_default());
         let api = objects(connection, false);
@@ -121,7 +119,6 @@ impl Delete {
         Ok(found.into_iter().filter_map(|it| it.name).collect())
     }
 
-    /// Asks the API server to delete the MiniCluster, and returns its uid; `None` if there is none.
     async fn request(&self, target: &MiniClusterRef) -> Result<Option<String>> {
         if self.dry_run != Some(DryRun::Client) {
             return target.delete(self.dry_run.is_some()).await;
@@ -130,7 +127,6 @@ impl Delete {
         Ok(found.map(|found| found.metadata.uid.unwrap_or_default()))
     }
 
-    /// Prints that the MiniCluster is deleted, once it is gone.
     async fn end(&self, target: &MiniClusterRef, uid: String) -> Result<()> {
         let name = target.full_name();
         let mut done =
@@ -149,7 +145,6 @@ fn has_ended(object: &DynamicObject) -> bool {
     ["Complete", "Failed"].iter().any(|end| object.data["status"]["state"] == **end)
 }
 
-/// The MiniClusters of a file.
 fn in_file(connection: &Connection, file: &Path) -> Result<Vec<MiniClusterRef>> {
     let is_stdin = file == Path::new("-");
     let text = if is_stdin { read_to_string(stdin()) } else { fs::read_to_string(file) }?;

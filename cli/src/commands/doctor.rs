@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::error::line;
 use crate::exec;
 use crate::exit::FAILED;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
 use crate::output::{FormatArgument, paint, print, table};
 use crate::rank_pod::over_ranks;
 use anstyle::AnsiColor;
@@ -32,7 +32,6 @@ struct Rank {
     checks: Vec<Check>,
 }
 
-/// A check in the output of `flux-agent doctor --output json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Check {
     name: String,
@@ -76,7 +75,7 @@ impl Doctor {
         if pods.is_empty() {
             bail!("{}", super::status::summary(&cluster));
         }
-        let agent = agent(&cluster);
+        let agent = layout(&cluster).agent();
         let ranks = over_ranks(pods, async |rank, pod| {
             let checks = checks(&target, &agent, &pod).await;
             let remedy = "see `kubectl describe pod`";

@@ -1,17 +1,18 @@
-//! `exec`: runs a command in one rank or in all.
+//! `exec`, `shell` and `flux`: run a command in one rank or in all, as Flux's user.
 
 use super::logs::label;
 use crate::connection::Connection;
 use crate::error;
 use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
 use crate::output::{print, print_stderr, reader_gone};
 use crate::rank_pod::{RankPod, over_ranks};
 use anyhow::{Result, bail};
 use clap::Args;
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, stdin};
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -38,6 +39,43 @@ pub(crate) struct Exec {
     command: Vec<String>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    name: NameArgument,
+    /// The rank
+    #[arg(long, short, default_value_t = 0, value_name = "RANK")]
+    rank: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Flux {
+    #[command(flatten)]
+    name: NameArgument,
+    /// The command of Flux with its arguments
+    #[arg(last = true, required = true, value_name = "ARGUMENT")]
+    argv: Vec<String>,
+}
+
+impl Shell {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let pod = RankPod::find(self.name.target(connection), self.rank).await?;
+        let argv = [pod.agent.as_str(), "connect"];
+        exec::pass_through(&pod.target, &pod.name, &argv, true).await.map(ExitCode::from)
+    }
+}
+
+impl Flux {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let lead = self.name.lead(connection).await?;
+        let argv = self.argv.iter().map(String::as_str);
+        let argv: Vec<&str> = std::iter::once(lead.flux.as_str()).chain(argv).collect();
+        // Other input stays for the next command of a script.
+        let input = stdin().is_terminal();
+        exec::pass_through(&lead.target, &lead.name, &argv, input).await.map(ExitCode::from)
+    }
+}
+
 impl Exec {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let target = self.name.target(connection);
@@ -59,10 +97,9 @@ impl Exec {
     }
 }
 
-/// Runs the command in all running ranks, and returns the highest exit code.
 async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
-    let agent = agent(&cluster);
+    let agent = layout(&cluster).agent();
     let argv = [&[agent.as_str(), "connect", "--"], command].concat();
     let (running, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         pods.into_iter().partition(|(_, pod)| is_running(pod, &target.name));

@@ -47,7 +47,6 @@ impl Explain {
     }
 }
 
-/// The explanation of the state of a MiniCluster, as text.
 pub(crate) async fn explain(target: &MiniClusterRef) -> Result<String> {
     Ok(explanation(target).await?.text())
 }

@@ -1,11 +1,11 @@
-//! `jobs`: lists Flux jobs.
+//! `jobs` and `cancel`: list and cancel Flux jobs.
 
 use crate::connection::Connection;
 use crate::minicluster::NameArgument;
-use crate::output::{FormatArgument, duration, paint, print, print_stderr, table};
+use crate::output::{FormatArgument, duration, or_dash, paint, print, print_stderr, table};
 use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_contract::instance::JobReport;
 use flux_protocol::job::JobStatus;
@@ -23,7 +23,7 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
-        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let lead = self.name.lead(connection).await?;
         let jobs = lead.report(self.all, None).await?.jobs;
         if self.format.print(&jobs, jobs.iter().map(|job| job.id.clone()))? {
             return Ok(());
@@ -37,6 +37,44 @@ impl Jobs {
     }
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Ids of the jobs, as `jobs` lists them
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "JOB")]
+    jobs: Vec<String>,
+    /// Cancel all active jobs
+    #[arg(long)]
+    all: bool,
+}
+
+impl Cancel {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let lead = self.name.lead(connection).await?;
+        let jobs: Vec<String> = if self.all {
+            let jobs = lead.report(false, None).await?.jobs.into_iter();
+            jobs.filter(|job| job.state.is_active()).map(|job| job.id).collect()
+        } else {
+            self.jobs.clone()
+        };
+        if jobs.is_empty() {
+            print("no active jobs");
+            return Ok(());
+        }
+        cancel(&lead, &jobs).await?;
+        print(&format!("cancelled {}", jobs.join(", ")));
+        Ok(())
+    }
+}
+
+pub(crate) async fn cancel(lead: &RankPod, jobs: &[String]) -> Result<()> {
+    let mut argv = vec!["cancel"];
+    argv.extend(jobs.iter().map(String::as_str));
+    let cancelled = lead.flux(&argv).await;
+    cancelled.map(drop).with_context(|| format!("cancel {}", jobs.join(", ")))
+}
+
 fn text(jobs: &[JobReport]) -> String {
     let rows = jobs.iter().map(|job| {
         vec![
@@ -45,8 +83,8 @@ fn text(jobs: &[JobReport]) -> String {
             job.name.clone(),
             paint(colour(job.state), &job.state.to_string()),
             job.tasks.to_string(),
-            job.nodes.map_or_else(|| "-".to_owned(), |nodes| nodes.to_string()),
-            job.ranks.clone().unwrap_or_else(|| "-".to_owned()),
+            or_dash(job.nodes),
+            or_dash(job.ranks.as_ref()),
             duration(job.seconds),
         ]
     });

@@ -5,14 +5,14 @@ use crate::connection::Connection;
 use crate::error::print_error;
 use crate::minicluster::{name, objects, targets};
 use crate::object_format::{ObjectFormat, Path};
-use crate::output::{age, coloured, print, print_stderr, reader_gone, table};
+use crate::output::{age, coloured, or_dash, print, print_stderr, reader_gone, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use flux_api::cluster::QUEUE_LABEL;
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -99,7 +99,6 @@ impl List {
         self.state.is_empty() || self.state.iter().any(|it| it.eq_ignore_ascii_case(&state))
     }
 
-    /// Prints the MiniClusters that change, without end.
     async fn follow(&self, connection: &Connection, found: Vec<DynamicObject>) -> Result<()> {
         let mut config = connection.watch_config();
         config.label_selector.clone_from(&self.selector);
@@ -129,22 +128,37 @@ impl List {
     }
 
     fn table<'object>(&self, objects: impl IntoIterator<Item = &'object DynamicObject>) -> String {
-        let (wide, now) = (self.format.is_wide(), Timestamp::now());
-        let mut header = Vec::new();
-        header.extend(self.all_namespaces.then_some("NAMESPACE"));
-        header.extend(["NAME", "SIZE", "READY", "STATUS", "EXIT", "AGE"]);
-        header.extend(wide.then_some(["REASON", "QUEUE", "IMAGE"]).into_iter().flatten());
-        let rows = objects.into_iter().map(|object| {
-            let mut row = Vec::new();
-            row.extend(self.all_namespaces.then(|| object.namespace().unwrap_or_default()));
-            row.extend(columns(object, now));
-            row.extend(wide.then(|| wide_columns(object)).into_iter().flatten());
-            row
-        });
-        let table = table(&header, rows);
+        let columns: Vec<_> = COLUMNS.iter().filter(|(_, is_shown, _)| is_shown(self)).collect();
+        let header: Vec<_> = columns.iter().map(|(name, ..)| *name).collect();
+        let row = |object| columns.iter().map(|(.., text)| text(object)).collect();
+        let table = table(&header, objects.into_iter().map(row));
         let without = table.split_once('\n').map(|(_, rows)| rows.to_owned());
         without.filter(|_| self.no_headers).unwrap_or(table)
     }
+}
+
+/// The header of a column, whether a list has it, and its text.
+type Column = (&'static str, fn(&List) -> bool, fn(&DynamicObject) -> String);
+
+const COLUMNS: [Column; 10] = [
+    ("NAMESPACE", |list| list.all_namespaces, |it| it.namespace().unwrap_or_default()),
+    ("NAME", |_| true, ResourceExt::name_any),
+    ("SIZE", |_| true, size),
+    ("READY", |_| true, |it| text(it, "/status/readyBrokers").replace('-', "0")),
+    ("STATUS", |_| true, |it| state(it)),
+    ("EXIT", |_| true, |it| text(it, "/status/exitCode")),
+    ("AGE", |_| true, |it| or_dash(it.creation_timestamp().map(|at| age(at.0, Timestamp::now())))),
+    ("REASON", is_wide, |it| text(it, "/status/reason")),
+    ("QUEUE", is_wide, |it| or_dash(it.labels().get(QUEUE_LABEL))),
+    ("IMAGE", is_wide, |it| text(it, "/spec/containers/0/image")),
+];
+
+fn state(object: &DynamicObject) -> String {
+    coloured(serde_json::from_value(object.data["status"]["state"].clone()).ok())
+}
+
+fn is_wide(list: &List) -> bool {
+    list.format.is_wide()
 }
 
 fn order(one: &str, other: &str) -> Ordering {
@@ -163,24 +177,8 @@ fn text(object: &DynamicObject, pointer: &str) -> String {
     }
 }
 
-fn columns(object: &DynamicObject, now: Timestamp) -> [String; 6] {
+fn size(object: &DynamicObject) -> String {
     let is_by_queue = object.data["spec"].get("autoscale").is_some()
         && object.data["status"]["size"].as_i64().is_some_and(|size| size > 0);
-    let size = if is_by_queue { "/status/size" } else { "/spec/size" };
-    let state = serde_json::from_value(object.data["status"]["state"].clone());
-    let age = object.creation_timestamp().map(|since| age(since.0, now));
-    [
-        object.name_any(),
-        text(object, size),
-        text(object, "/status/readyBrokers").replace('-', "0"),
-        coloured(state.ok()),
-        text(object, "/status/exitCode"),
-        age.unwrap_or_else(|| "-".to_owned()),
-    ]
-}
-
-fn wide_columns(object: &DynamicObject) -> [String; 3] {
-    let queue = object.labels().get(QUEUE_LABEL).cloned();
-    let queue = queue.unwrap_or_else(|| "-".to_owned());
-    [text(object, "/status/reason"), queue, text(object, "/spec/containers/0/image")]
+    text(object, if is_by_queue { "/status/size" } else { "/spec/size" })
 }

@@ -1,6 +1,5 @@
 //! `logs`: prints the output of all ranks in order of time.
 
-mod follow;
 mod read;
 
 use super::status::summary;
@@ -76,7 +75,7 @@ impl Logs {
         if self.follow {
             let log_of = |pod: &Pod| self.log(&target, pod);
             tokio::select! {
-                followed = follow::follow(&target, log_of, |line| self.print(line)) => followed,
+                followed = read::follow(&target, log_of, |line| self.print(line)) => followed,
                 () = reader_gone() => Ok(()),
             }
         } else {
@@ -141,7 +140,6 @@ impl Logs {
         logs.collect()
     }
 
-    /// Prints the logs as they are, merged by time.
     async fn read(&self, target: &MiniClusterRef, cluster: &MiniCluster) -> Result<()> {
         let pods = target.pod_list().await?;
         ensure!(!pods.is_empty(), "there are no pods to read logs of; {}", summary(cluster));
@@ -181,7 +179,6 @@ impl Logs {
     }
 }
 
-/// The prefix of the lines of this rank.
 pub(crate) fn label(rank: u32) -> String {
     paint(COLOURS[rank as usize % COLOURS.len()], &format!("{rank:>3} |"))
 }

@@ -1,14 +1,11 @@
 //! The subcommands, one file each.
 
-pub(crate) mod attach;
-pub(crate) mod cancel;
 pub(crate) mod completion;
 pub(crate) mod cp;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod explain;
-pub(crate) mod flux;
 pub(crate) mod jobs;
 pub(crate) mod list;
 pub(crate) mod logs;
@@ -18,8 +15,6 @@ pub(crate) mod report;
 pub(crate) mod resources;
 pub(crate) mod resubmit;
 pub(crate) mod run;
-pub(crate) mod scale;
-pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod suspend;

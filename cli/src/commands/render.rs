@@ -16,7 +16,6 @@ use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The comment above the objects.
 const NOTE: &str = "\
 # The objects that the operator would create. These values are known only in a cluster: the uid and, from it, the name of
 # the Secret; the address of the lead's Service in agent.toml; the content of the Secret, a CURVE certificate that is

@@ -6,7 +6,7 @@ use super::version::LABELS as OPERATOR;
 use crate::connection::Connection;
 use crate::exec;
 use crate::log_stream;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, client, is_of_pod};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_of_pod, layout};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -27,11 +27,8 @@ use std::time::Duration;
 use tar::{Builder, Header};
 use tokio::time::timeout;
 
-/// Number of logs and answers that are read at the same time.
 const AT_ONCE: usize = 16;
-/// How long a program in a pod may run.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
-/// What the lead's `flux` is asked.
 const QUESTIONS: [&[&str]; 4] =
     [&["dmesg"], &["module", "list"], &["resource", "list"], &["jobs", "-a"]];
 /// Collections in which objects of a MiniCluster, or those of the operator, are. Events are about the others before them.
@@ -114,7 +111,6 @@ impl Report {
     }
 }
 
-/// The message of the API server or of the client.
 fn reason(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => format!("{} {}", status.code, status.message),
@@ -122,7 +118,6 @@ fn reason(error: &anyhow::Error) -> String {
     }
 }
 
-/// The objects of the MiniCluster and of the operator, and the pods among them.
 async fn objects(target: &MiniClusterRef) -> (Vec<Entry>, Vec<Value>) {
     let list = async |path: String, labels: &str| -> Result<Vec<Value>> {
         let request = Request::new(path).list(&ListParams::default().labels(labels));
@@ -209,7 +204,7 @@ fn reads(
         }));
     }
     let Some(cluster) = cluster.filter(|_| runs) else { return reads };
-    let (agent, flux) = (agent(cluster), client(cluster));
+    let (agent, flux) = (layout(cluster).agent(), layout(cluster).client());
     let of_agent = (format!("agents/{name}.json"), vec![&*agent, "status", "--output", "json"]);
     let is_lead = pod["metadata"]["labels"][COMPLETION_INDEX] == "0";
     let questions = QUESTIONS.iter().filter(|_| is_lead).map(|question| {
@@ -229,7 +224,6 @@ async fn log(api: Api<Pod>, pod: String, container: String, previous: bool) -> R
     log_stream::whole(&api, &pod, &parameters).await
 }
 
-/// The output of a program in a pod.
 async fn answer(target: &MiniClusterRef, pod: &str, argv: &[String]) -> Result<Vec<u8>> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let Ok(output) = timeout(PROGRAM_TIMEOUT, exec::capture(target, pod, &argv)).await else {

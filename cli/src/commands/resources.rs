@@ -3,7 +3,6 @@
 use crate::connection::Connection;
 use crate::minicluster::NameArgument;
 use crate::output::{FormatArgument, paint, print, table};
-use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
@@ -20,7 +19,7 @@ pub(crate) struct Resources {
 
 impl Resources {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
-        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let lead = self.name.lead(connection).await?;
         let ranks = lead.report(false, None).await?.ranks;
         if !self.format.print(&ranks, ranks.iter().map(|rank| rank.rank.to_string()))? {
             print(&text(&ranks));
@@ -29,7 +28,6 @@ impl Resources {
     }
 }
 
-/// The state of a rank and its colour.
 const fn state(rank: &RankStatus) -> (&'static str, AnsiColor) {
     match (rank.up, rank.drained.is_some()) {
         (false, _) => ("offline", AnsiColor::Red),

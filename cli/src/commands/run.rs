@@ -1,8 +1,6 @@
 //! `run`: runs a command in a new MiniCluster, as if it ran in this terminal.
 
-mod create;
 mod follow;
-mod guard;
 mod options;
 mod specification;
 
@@ -11,20 +9,24 @@ use crate::commands::status::summary;
 use crate::connection::Connection;
 use crate::error::{line, misuse};
 use crate::exec;
-use crate::minicluster::{MiniClusterRef, agent};
+use crate::minicluster::{MiniClusterRef, layout, objects};
 use crate::output::{DryRun, print, print_stderr};
-use crate::retry::{is_of_connection, repeated};
-use crate::signals::Signals;
-use anyhow::{Context as _, Result};
+use crate::retry::{is_of_connection, is_refusal, repeated};
+use crate::signals::{Guarded, Signals, guarded};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::Args;
-use create::{check_crd, create};
+use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
 use flux_api::crd::{MiniCluster, State};
-use follow::{End, Progress, follow};
-use guard::{Guarded, guarded};
+use follow::{Progress, follow};
+use http::Request;
 use kube::ResourceExt as _;
+use kube::api::PostParams;
 use serde_json::Value;
 use specification::{Made, RunSpec};
 use std::process::ExitCode;
+
+/// How often a creation is tried whose answer does not come.
+const ATTEMPTS: u32 = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -41,23 +43,10 @@ pub(crate) struct Run {
     checker: Option<DryRun>,
 }
 
-/// How the work for a run has ended.
 struct Outcome {
-    /// The exit code of the command, or why there is none.
     code: Result<u8>,
     /// Why the MiniCluster is not deleted, and what to do.
     kept: Option<String>,
-}
-
-impl Outcome {
-    /// The end of the run is not known.
-    fn unknown(error: anyhow::Error, name: &str) -> Self {
-        let kept = format!(
-            "{name} is not deleted and may run: `kubectl flux logs --follow {name}` prints its output, \
-             `kubectl flux delete {name}` ends it"
-        );
-        Self { code: Err(error), kept: Some(kept) }
-    }
 }
 
 impl Run {
@@ -161,16 +150,21 @@ impl Run {
         outcome.code
     }
 
-    /// Prints the output of the command, and returns its exit code.
     async fn follow(&self, target: &MiniClusterRef) -> Outcome {
         let mut progress = Progress::new(&target.name);
+        let name = &target.name;
         let (cluster, missing) = match Box::pin(follow(target, &mut progress)).await {
-            Ok(End::Run(cluster, missing)) => (cluster, missing),
-            Ok(End::Gone) => {
-                let code = Err(anyhow::anyhow!("somebody else deleted {}", target.name));
-                return Outcome { code, kept: None };
+            Ok((Some(cluster), missing)) => (cluster, missing),
+            Ok((None, _)) => {
+                return Outcome { code: Err(anyhow!("somebody else deleted {name}")), kept: None };
             }
-            Err(error) => return Outcome::unknown(error, &target.name),
+            Err(error) => {
+                let kept = format!(
+                    "{name} is not deleted and may run: `kubectl flux logs --follow {name}` prints its output, \
+                     `kubectl flux delete {name}` ends it"
+                );
+                return Outcome { code: Err(error), kept: Some(kept) };
+            }
         };
         let code = code(&cluster);
         let is_of_command = is_of_command(&cluster);
@@ -183,7 +177,6 @@ impl Run {
             print_stderr(&format!("kubectl flux: {}", summary(&cluster)));
         }
         // The output of a run that never began is empty.
-        let name = &target.name;
         let kept = missing.filter(|_| is_of_command).map(|missing| {
             format!(
                 "output is missing: {missing}; {name} is kept for {}: read it with `kubectl flux logs {name}`, then \
@@ -208,12 +201,11 @@ impl Run {
         Outcome { code, kept }
     }
 
-    /// Runs a shell, or the command, in the lead of a ready instance.
     async fn interact(&self, target: &MiniClusterRef) -> Result<u8> {
         let mut progress = Progress::new(&target.name);
         let pod = Box::pin(follow::until_ready(target, &mut progress)).await?;
         drop(progress);
-        let agent = agent(&target.get().await?);
+        let agent = layout(&target.get().await?).agent();
         let mut argv = vec![agent.as_str(), "connect"];
         if !self.spec.command.is_empty() {
             argv.push("--");
@@ -265,4 +257,46 @@ fn code(cluster: &MiniCluster) -> Option<u8> {
     let status = cluster.status.as_ref()?;
     let code = u8::try_from(status.exit_code?).ok()?;
     (code != 0 || status.state == Some(State::Complete)).then_some(code)
+}
+
+/// Creates the MiniCluster and returns it as it is stored; with `dry_run` the API server only checks it.
+async fn create(connection: &Connection, made: &Made, dry_run: bool) -> Result<Value> {
+    let api = objects(connection, false);
+    let object = serde_json::from_value(made.object.clone()).context("make the MiniCluster")?;
+    let parameters = PostParams { dry_run, ..PostParams::default() };
+    let name = made.name();
+    let creating = || format!("create the MiniCluster {name}");
+    let mut attempts = 0;
+    let create = async || {
+        attempts += 1;
+        let created = match api.create(&parameters, &object).await {
+            // A name with a random suffix is taken because an earlier attempt without an answer has created it.
+            Err(kube::Error::Api(status))
+                if status.code == 409 && attempts > 1 && made.has_random_name =>
+            {
+                api.get(name).await
+            }
+            created => created,
+        };
+        created.with_context(creating)
+    };
+    let created = match repeated(ATTEMPTS, "trying again", create).await {
+        Err(error) if attempts > 1 && is_refusal(&error) => bail!(
+            "{}: look with `kubectl flux status {name}` whether an earlier attempt, to which no answer came, has created it",
+            line(&error)
+        ),
+        created => created?,
+    };
+    serde_json::to_value(created).context("read the MiniCluster")
+}
+
+/// Fails if the cluster's CRD lacks the fields of the status that show the end of a run. An API server that does not
+/// publish its schemas is accepted.
+async fn check_crd(connection: &Connection) -> Result<()> {
+    let request = Request::get(DOCUMENT_PATH).body(Vec::new()).context("make a request")?;
+    let served: Value = connection.client.request(request).await.unwrap_or_default();
+    let lacking = lacking_fields(&served);
+    let is_needed = |field: &String| ["status.state", "status.exitCode"].contains(&field.as_str());
+    ensure!(!lacking.iter().any(is_needed), "{}", message(&lacking));
+    Ok(())
 }

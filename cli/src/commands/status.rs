@@ -3,9 +3,9 @@
 use crate::bar::cells;
 use crate::connection::Connection;
 use crate::error::misuse;
-use crate::minicluster::{MiniClusterRef, NamesArgument, each, runner, targets};
+use crate::minicluster::{MiniClusterRef, NamesArgument, runner, targets};
 use crate::object_format::ObjectFormat;
-use crate::output::{age, bold, coloured, paint, print, table};
+use crate::output::{age, bold, coloured, or_dash, paint, print, table};
 use crate::retry::is_of_connection;
 use anstyle::AnsiColor;
 use anyhow::{Result, anyhow};
@@ -20,7 +20,6 @@ use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Number of cells of the timeline.
 const WIDTH: usize = 40;
 
 #[derive(Debug, Args)]
@@ -39,16 +38,15 @@ impl Status {
         if self.format.is_wide() {
             return Ok(misuse(&anyhow!("wide is a format of `kubectl flux list` only")));
         }
-        let targets = targets(&connection, &self.names.names);
         if self.format.is_text() {
-            return Ok(each(targets, async |target| self.show(&target).await).await);
+            return Ok(self.names.each(&connection, async |target| self.show(&target).await).await);
         }
+        let targets = targets(&connection, &self.names.names);
         let objects = try_join_all(targets.iter().map(MiniClusterRef::object)).await?;
         self.format.print(&objects, objects.len() > 1)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Prints the page; with `--watch` again after each change, until the run has ended.
     async fn show(&self, target: &MiniClusterRef) -> Result<()> {
         let mut changes = Box::pin(target.changes());
         while let Some(change) = changes.next().await {
@@ -105,7 +103,6 @@ pub(crate) fn state_condition(cluster: &MiniCluster) -> Option<&Condition> {
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// State, reason and message in one line.
 pub(crate) fn summary(cluster: &MiniCluster) -> String {
     let name = cluster.name_any();
     let Some(state) = cluster.state() else {
@@ -125,7 +122,7 @@ fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> St
             rank.to_string(),
             pod_state(cluster, pod),
             restarts.to_string(),
-            node.unwrap_or_else(|| "-".to_owned()),
+            or_dash(node),
             pod.creation_timestamp().map(|at| age(at.0, now)).unwrap_or_default(),
             pod.name_any(),
         ]
@@ -133,7 +130,6 @@ fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> St
     table(&["RANK", "STATE", "RESTARTS", "NODE", "AGE", "POD"], rows)
 }
 
-/// The state of a pod, in one or two coloured words.
 pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
     let yellow = |text: &str| paint(AnsiColor::Yellow, text);
     let green = |text: &str| paint(AnsiColor::Green, text);
@@ -161,7 +157,6 @@ pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
     }
 }
 
-/// A table of the phases of a run, with bars.
 fn bars(timeline: &[TimelineEntry]) -> String {
     let end = |phase: &TimelineEntry| phase.start_milliseconds + phase.duration_milliseconds;
     let whole = timeline.iter().map(end).max().unwrap_or_default().max(1);
@@ -174,7 +169,6 @@ fn bars(timeline: &[TimelineEntry]) -> String {
     table(&["PHASE", "TOOK", ""], rows)
 }
 
-/// A duration in seconds.
 pub(crate) fn milliseconds(count: i64) -> String {
     format!("{}.{:03} s", count / 1000, count % 1000)
 }

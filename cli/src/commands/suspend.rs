@@ -1,11 +1,12 @@
-//! `suspend` and `resume`: `spec.suspend`, and the annotation that resumes an idle MiniCluster.
+//! `scale`, `suspend` and `resume`: the number of pods, `spec.suspend`, and the annotation that resumes an idle MiniCluster.
 
 use super::status::summary;
 use super::wait::{Goal, until};
 use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NamesArgument, each, objects, targets};
+use crate::minicluster::{MiniClusterRef, NamesArgument, objects};
 use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result, bail};
+use clap::Args;
 use flux_api::crd::{MiniCluster, State};
 use flux_contract::labels::RESUME;
 use jiff::Timestamp;
@@ -13,22 +14,48 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+#[derive(Debug, Args)]
+pub(crate) struct Scale {
+    #[command(flatten)]
+    names: NamesArgument,
+    /// Number of pods
+    #[arg(long, alias = "size", value_name = "NUMBER")]
+    replicas: i32,
+}
+
+impl Scale {
+    pub(crate) async fn execute(&self, connection: Connection) -> ExitCode {
+        self.names.each(&connection, async |target| self.scale(&target).await).await
+    }
+
+    async fn scale(&self, target: &MiniClusterRef) -> Result<()> {
+        let before = target.object().await?.data["spec"]["size"].take();
+        let patch = Patch::Merge(json!({ "spec": { "replicas": self.replicas } }));
+        let api = objects(&target.connection, false);
+        let scaled = api.patch_scale(&target.name, &PatchParams::default(), &patch).await;
+        let change = format!("{} from {before} to {} pods", target.name, self.replicas);
+        scaled.with_context(|| format!("scale {change}"))?;
+        print(&format!("scaled {change}"));
+        Ok(())
+    }
+}
+
 pub(crate) async fn suspend(connection: &Connection, names: &NamesArgument) -> ExitCode {
-    each(targets(connection, &names.names), async |target| {
+    let suspend = async |target: MiniClusterRef| {
         patch(&target, json!({ "spec": { "suspend": true } })).await?;
         print(&format!("suspended {}; its pods are being deleted", target.name));
         Ok(())
-    })
-    .await
+    };
+    names.each(connection, suspend).await
 }
 
 pub(crate) async fn resume(connection: &Connection, names: &NamesArgument) -> ExitCode {
-    each(targets(connection, &names.names), async |target| {
+    let resume = async |target: MiniClusterRef| {
         patch(&target, resumption()).await?;
         print(&format!("resumed {}; its pods are being created", target.name));
         Ok(())
-    })
-    .await
+    };
+    names.each(connection, resume).await
 }
 
 async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {
@@ -38,13 +65,11 @@ async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {
     patched.map(drop).with_context(|| format!("change spec.suspend of {}", target.name))
 }
 
-/// The patch that resumes a MiniCluster, whether its specification or the autoscaler has suspended it.
 fn resumption() -> Value {
     let annotations = json!({ RESUME: Timestamp::now().to_string() });
     json!({ "metadata": { "annotations": annotations }, "spec": { "suspend": false } })
 }
 
-/// Resumes the MiniCluster if it is idle, and waits until it is ready.
 pub(crate) async fn resume_idle(target: &MiniClusterRef) -> Result<()> {
     if !is_idle(&target.get().await?) {
         return Ok(());

@@ -3,7 +3,7 @@
 mod draw;
 mod state;
 
-use super::cancel::cancel;
+use super::jobs::cancel;
 use crate::connection::Connection;
 use crate::error::line;
 use crate::minicluster::NameArgument;
@@ -20,7 +20,6 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Time between two reports of the instance.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait for a report: a connection may be broken without a sign of it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +29,7 @@ pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<(
         std::io::stdout().is_terminal(),
         "`top` needs a terminal: use `kubectl flux jobs` and `kubectl flux resources` instead"
     );
-    let lead = RankPod::lead(name.target(connection)).await?;
+    let lead = name.lead(connection).await?;
     let mut state = State::new(&lead.target.name);
     // If the first report fails, print the error instead of a screen.
     state.update(Ok(lead.report(false, None).await?));
@@ -40,7 +39,6 @@ pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<(
     shown
 }
 
-/// A request to the pod that runs while the screen is shown.
 type Answer<'lead, T> = Pin<Box<dyn Future<Output = Result<T>> + 'lead>>;
 
 async fn show(lead: &RankPod, state: &mut State, terminal: &mut DefaultTerminal) -> Result<()> {

@@ -8,7 +8,6 @@ use crate::error::line;
 use crate::exec;
 use crate::minicluster::NameArgument;
 use crate::output::{print, print_stderr};
-use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +18,6 @@ use std::process::{Command, Stdio};
 use tokio::io::{AsyncBufReadExt as _, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The program that opens an address in the user's browser.
 const OPENER: &str = if cfg!(target_os = "macos") {
     "open"
 } else if cfg!(windows) {
@@ -43,7 +41,7 @@ pub(crate) struct Ui {
 
 impl Ui {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
-        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let lead = self.name.lead(connection).await?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await;
         let listener = listener.with_context(|| format!("listen on port {}", self.port))?;
         let argv = [lead.agent.as_str(), "serve", "--until-input-ends"];
@@ -92,7 +90,6 @@ fn parts(line: &str) -> Option<(u16, &str, &str)> {
     Some((address.port(), token.strip_prefix("token=")?, code))
 }
 
-/// Forwards each connection to `port` of the pod.
 async fn forward(listener: &TcpListener, pods: &Api<Pod>, pod: &str, port: u16) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().await.context("accept a connection of the browser")?;

@@ -71,7 +71,6 @@ impl Validate {
     }
 }
 
-/// A checker with the defaults of an operator of this release.
 pub(crate) fn checker() -> Checker {
     Checker::new(Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default()))
 }

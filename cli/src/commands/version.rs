@@ -11,9 +11,7 @@ use kube::{Api, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
 
-/// The release of this plugin.
 const PLUGIN: &str = env!("CARGO_PKG_VERSION");
-/// Labels of the operator's Deployment and pods.
 pub(super) const LABELS: &str =
     "app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";
 
@@ -29,7 +27,6 @@ pub(crate) struct Version {
 #[derive(Debug, Serialize)]
 struct Operator {
     namespace: String,
-    /// The tag of its image.
     version: String,
 }
 
@@ -76,7 +73,6 @@ async fn operators(connect: impl AsyncFnOnce() -> Result<Connection>) -> Result<
     Ok(operators.collect())
 }
 
-/// What does not fit.
 fn remark(operators: &[Operator]) -> Option<String> {
     let is_known =
         |it: &&Operator| it.version.trim_start_matches('v').starts_with(char::is_numeric);
@@ -92,7 +88,6 @@ fn remark(operators: &[Operator]) -> Option<String> {
     ))
 }
 
-/// Major and minor release.
 fn minor(version: &str) -> Vec<&str> {
     version.trim_start_matches('v').split('.').take(2).collect()
 }

@@ -3,7 +3,7 @@
 use crate::commands::status::summary;
 use crate::connection::Connection;
 use crate::duration::duration;
-use crate::minicluster::{MiniClusterRef, NamesArgument, each, targets};
+use crate::minicluster::{MiniClusterRef, NamesArgument};
 use crate::output::print;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -41,7 +41,6 @@ pub(crate) enum Goal {
     Condition(String, String),
 }
 
-/// The goals that are a word.
 const GOALS: [(&str, Goal); 5] = [
     ("ready", Goal::Ready),
     ("end", Goal::End),
@@ -65,7 +64,6 @@ fn goal(text: &str) -> Result<Goal, String> {
 }
 
 impl Goal {
-    /// Whether the goal is reached; `None` while it can still be reached.
     fn is_reached(&self, status: &MiniClusterStatus) -> Option<bool> {
         let state = status.state?;
         let has_ended = matches!(state, State::Complete | State::Failed | State::Invalid);
@@ -85,7 +83,7 @@ impl Goal {
 
 impl Wait {
     pub(crate) async fn execute(&self, connection: Connection) -> ExitCode {
-        each(targets(&connection, &self.names.names), async |target| self.wait(&target).await).await
+        self.names.each(&connection, async |target| self.wait(&target).await).await
     }
 
     async fn wait(&self, target: &MiniClusterRef) -> Result<()> {
@@ -115,7 +113,6 @@ pub(crate) async fn until(target: &MiniClusterRef, goal: Goal) -> Result<(MiniCl
     target.until(|cluster| end(target, &goal, cluster)).await
 }
 
-/// The end of the wait for `goal`, if `cluster` is one.
 pub(crate) fn end(
     target: &MiniClusterRef,
     goal: &Goal,

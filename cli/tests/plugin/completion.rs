@@ -44,13 +44,25 @@ async fn kubectl_completes_by_the_installed_program() {
         ("cp in", "in.lj\n:4\n"),
         ("cp in.lj ./i", "./in.lj\n:4\n"),
         ("run -f in", ":0\n"),
+        ("validate ", ":0\n"),
+        ("render ", ":0\n"),
+        ("migrate ", ":0\n"),
+        ("list --kubeconfig ", ":0\n"),
+        ("susp", "suspend\tSuspend a MiniCluster: its pods are deleted\n:4\n"),
+        ("wait hello --for r", "ready\n:4\n"),
+        (
+            "exec hello --al",
+            "--all\tRun it in all running ranks, without input, and end with the highest exit code\n:4\n",
+        ),
+        ("no-such-command x", ":4\n"),
         // The simulated API server starts no programs, so it has no jobs.
         ("cancel hello ", ":4\n"),
     ] {
         let words: Vec<&str> = kubeconfig.into_iter().chain(line.split(' ')).collect();
         let ended = ran(&scene, &program, &words).await;
         // An option may stand wherever a name may.
-        let values = ended.out.split_inclusive('\n').filter(|it| !it.starts_with("--"));
+        let is_wanted = |it: &&str| !it.starts_with("--") || line.ends_with("--al");
+        let values = ended.out.split_inclusive('\n').filter(is_wanted);
         let values: String = values.collect();
         assert_eq!((ended.code, values.as_str()), (0, expected), "{line}: {}", ended.err);
     }

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 /// A test fails when what it waits for does not happen within this time.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// What a process has written to one of its outputs.
 struct Output {
     text: Arc<watch::Sender<String>>,
     end: JoinHandle<()>,
@@ -42,7 +41,6 @@ impl Output {
     }
 }
 
-/// How a process has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// The exit code, or 128 and the signal that ended it.
@@ -51,7 +49,6 @@ pub(crate) struct Ended {
     pub err: String,
 }
 
-/// A running process.
 pub(crate) struct Process {
     child: Child,
     out: Output,
@@ -66,12 +63,10 @@ impl Process {
         Self { child, out: Output::read(out), err: Output::read(err) }
     }
 
-    /// Waits until the standard output contains `part`.
     pub(crate) async fn prints(&self, part: &str) {
         self.out.wait_for(part).await;
     }
 
-    /// Waits until the standard error contains `part`.
     pub(crate) async fn reports(&self, part: &str) {
         self.err.wait_for(part).await;
     }
@@ -81,7 +76,6 @@ impl Process {
         signal::kill(Pid::from_raw(pid), signal).unwrap();
     }
 
-    /// Closes the pipe that the process writes to.
     pub(crate) fn close_output(&self) {
         self.out.end.abort();
     }

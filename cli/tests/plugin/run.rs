@@ -78,19 +78,6 @@ async fn a_broken_log_is_reopened_where_it_ended() {
     }
 }
 
-/// B1, B2: what cannot be read is named, the exit code stays, and so does the MiniCluster with its log.
-#[tokio::test]
-async fn missing_output_is_named_and_kept() {
-    let scene = Scene::new().await;
-    scene.endpoint.react("/log?", usize::MAX, Reaction::Refuse(403));
-    let run = running(&scene, &[]).await;
-    end(&scene, 0);
-    let ended = run.end().await;
-    expect(&ended, 0, "");
-    assert!(ended.err.contains("output is missing: follow the log of hello-0-a"), "{}", ended.err);
-    assert!(scene.get("hello").is_some());
-}
-
 #[tokio::test]
 async fn a_lead_that_is_gone_leaves_output_missing() {
     let scene = Scene::new().await;
@@ -125,19 +112,6 @@ async fn the_output_of_a_second_lead_follows_the_first() {
     scene.pod("hello", 0, "b", "terminated");
     end(&scene, 0);
     expect(&run.end().await, 0, "first\nsecond\n");
-}
-
-/// B8.
-#[tokio::test]
-async fn a_failed_deletion_is_a_warning() {
-    let scene = Scene::new().await;
-    scene.endpoint.react("DELETE ", 1, Reaction::Refuse(403));
-    let run = running(&scene, &[]).await;
-    end(&scene, 0);
-    let ended = run.end().await;
-    expect(&ended, 0, "");
-    assert!(ended.err.contains("warning: delete the MiniCluster hello"), "{}", ended.err);
-    assert!(ended.err.contains("`kubectl flux delete hello` deletes it"), "{}", ended.err);
 }
 
 /// B3: at each step, from the creation on.
@@ -335,14 +309,41 @@ async fn output_that_cannot_be_written_is_kept() {
     assert!(scene.get("hello").is_some());
 }
 
-/// The connection of the shell breaks.
+/// B1, B2, B8, and the connection of a shell that breaks: the exit code stays, and the user can still get what is left.
 #[tokio::test]
-async fn an_interactive_instance_outlives_its_connection() {
-    let scene = Scene::new().await;
-    scene.endpoint.react("/exec?", 1, Reaction::Refuse(500));
-    let run = running(&scene, &["--interactive"]).await;
-    let ended = run.end().await;
-    expect(&ended, 125, "");
-    assert!(ended.err.contains("`kubectl flux shell hello` enters it again"), "{}", ended.err);
-    assert_eq!(scene.endpoint.count("DELETE "), 0);
+async fn what_fails_beside_the_command_is_named() {
+    for (pattern, reaction, options, code, parts) in [
+        (
+            "/log?",
+            403,
+            &[][..],
+            0,
+            ["output is missing: follow the log of hello-0-a", "kept for an hour"],
+        ),
+        (
+            "DELETE ",
+            403,
+            &[],
+            0,
+            ["warning: delete the MiniCluster hello", "`kubectl flux delete hello` deletes it"],
+        ),
+        (
+            "/exec?",
+            500,
+            &["--interactive"],
+            125,
+            ["hello is not deleted", "`kubectl flux shell hello` enters it again"],
+        ),
+    ] {
+        let scene = Scene::new().await;
+        scene.endpoint.react(pattern, usize::MAX, Reaction::Refuse(reaction));
+        let run = running(&scene, options).await;
+        if options.is_empty() {
+            end(&scene, 0);
+        }
+        let ended = run.end().await;
+        expect(&ended, code, "");
+        assert!(parts.iter().all(|part| ended.err.contains(part)), "{pattern}: {}", ended.err);
+        assert!(scene.get("hello").is_some(), "{pattern}");
+    }
 }

@@ -14,7 +14,6 @@ pub(crate) const MINICLUSTERS: &str =
     "/apis/flux-framework.org/v1alpha2/namespaces/default/miniclusters";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A cluster for one test.
 pub(crate) struct Scene {
     pub endpoint: Endpoint,
     directory: TempDir,
@@ -119,17 +118,14 @@ impl Scene {
         object.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
     }
 
-    /// Changes the MiniCluster of this name.
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
         self.endpoint.server.change(&format!("{MINICLUSTERS}/{name}"), change);
     }
 
-    /// Starts `kubectl flux` with these arguments.
     pub(crate) fn start(&self, arguments: &[&str]) -> Process {
         Process::start(self.command(arguments))
     }
 
-    /// The command `kubectl flux` with these arguments.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-flux"));
         command.arg("--kubeconfig").arg(self.directory.path().join("kubeconfig"));
@@ -145,7 +141,6 @@ impl Scene {
         Process::start(command)
     }
 
-    /// Runs `kubectl flux` with these arguments to its end.
     pub(crate) async fn ends(&self, arguments: &[&str]) -> Ended {
         self.start(arguments).end().await
     }

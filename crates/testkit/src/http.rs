@@ -37,7 +37,6 @@ pub enum Reaction {
     SilentAfter(usize),
 }
 
-/// What happens to the next requests that match.
 struct Rule {
     /// A part of `METHOD path?query`.
     pattern: String,

@@ -33,7 +33,6 @@ pub(crate) struct CheckRequest {
     pub(crate) mount_path: PathBuf,
 }
 
-/// Runs all checks, in the order in which Flux needs the results when it starts.
 pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     let check = |name, found| Check { name, found };
     let source = match find(&request.root, &request.mount_path, None) {
@@ -138,15 +137,11 @@ impl Pod {
 /// The libraries that the programs of the view load, from the view and from the application's image.
 #[derive(Debug, Default)]
 struct Loaded {
-    /// Number of programs and libraries of the view.
     files: usize,
-    /// Versions of the C library's symbols that they need.
     versions: BTreeSet<String>,
-    /// Libraries of the application's image.
     borrowed: BTreeSet<String>,
     /// The headers of the C library, and whether it is the view's.
     libc: Option<(Elf, bool)>,
-    /// Missing libraries, each with a file that needs it.
     missing: BTreeMap<String, PathBuf>,
 }
 
@@ -326,7 +321,6 @@ fn access(pod: &Pod) -> Found {
     Found::failed(seen, "run `chmod -R a+rX` on the view: Flux may run as any user")
 }
 
-/// The first of `names`, and the number of the others.
 fn first_names(names: &[String]) -> String {
     let text = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(MAX_NAMES) {

@@ -63,7 +63,6 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit_code(code))
 }
 
-/// The report of a packed view, and the checks of it.
 #[derive(Debug, Serialize)]
 struct Packed {
     #[serde(flatten)]

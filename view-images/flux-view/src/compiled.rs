@@ -11,7 +11,6 @@ const MAX_TEXT_LENGTH: usize = 4096;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Compiled {
     pub(super) version: Option<String>,
-    /// The Python with which it starts its commands.
     pub(super) python: Option<PathBuf>,
     /// Whether it contains a path below the view's path at run time.
     pub(super) for_view: bool,
@@ -45,7 +44,6 @@ impl Compiled {
         compiled
     }
 
-    /// The bytes of Flux's library in `view`.
     pub(super) fn core(sysroot: &Sysroot, view: &Path) -> Vec<u8> {
         let directories = ["lib", "lib64"].map(|name| view.join(name)).into_iter();
         let mut libraries = directories.flat_map(|directory| {
@@ -68,7 +66,6 @@ fn is_version(text: &str) -> bool {
     numbers.len() == 3 && numbers.iter().all(is_number) && rest.bytes().all(plain)
 }
 
-/// Whether a path ends in `bin/python3` or, with a version, `bin/python3.11`.
 fn is_python(path: &Path) -> bool {
     let in_bin = path.parent().is_some_and(|parent| parent.ends_with("bin"));
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

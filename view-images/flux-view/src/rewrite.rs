@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Change {
-    /// The new loader of the program.
     pub(super) interpreter: Option<String>,
     /// The new search path for libraries (`DT_RPATH`), which replaces all others.
     pub(super) search_path: Option<String>,

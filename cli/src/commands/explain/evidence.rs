@@ -4,7 +4,7 @@ use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
 use crate::error;
 use crate::log_stream::whole;
-use crate::minicluster::{MiniClusterRef, agent, is_of_pod, rank, runner, runner_state};
+use crate::minicluster::{MiniClusterRef, is_of_pod, layout, rank, runner, runner_state};
 use crate::output::age;
 use crate::rank_pod::agent_report;
 use anyhow::{Context as _, Result};
@@ -20,13 +20,10 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of ranks that are shown.
 const MAX_RANKS: usize = 8;
-/// Largest number of lines of output that are shown.
 const OUTPUT_LINES: usize = 10;
 /// Number of lines of the log in which these are searched: the last lines may be Flux's own.
 const READ_LINES: i64 = 200;
-/// Largest number of Events that are shown.
 const MAX_EVENTS: usize = 12;
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -43,7 +40,6 @@ pub(super) struct Evidence {
     pub added: Vec<String>,
     /// The last lines of the lead's log or, if that is gone, of the output in the status.
     pub output: Vec<String>,
-    /// What could not be read, and why.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unread: BTreeSet<String>,
 }
@@ -54,7 +50,6 @@ pub(super) struct QueuePosition {
     pub position: u64,
 }
 
-/// A rank that has failed or is not online.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rank {
@@ -132,7 +127,6 @@ fn added(pod: &Pod, runner: &str) -> Option<String> {
     Some(format!("{note}; limits of {runner}: {limits}"))
 }
 
-/// The ranks that have failed or are not online, with the messages of their agents.
 async fn ranks(
     target: &MiniClusterRef,
     cluster: &MiniCluster,
@@ -174,7 +168,7 @@ async fn message_of(
     if let Some(end) = &state.terminated {
         return TerminationMessage::from_json(end.message.as_deref()?)?.last_error;
     }
-    let report = agent_report(target, &pod.name_any(), &agent(cluster)).await;
+    let report = agent_report(target, &pod.name_any(), &layout(cluster).agent()).await;
     let report = unread.note("reports of agents", report)?;
     let phase = report["phase"].as_str()?;
     Some(match (report["lastError"].as_str(), report["doing"].as_str()) {
@@ -263,7 +257,6 @@ fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
     last(&output.lines().collect::<Vec<_>>())
 }
 
-/// The position of the Job in its queue, if Kueue's visibility server knows it.
 async fn queue(connection: &Connection, cluster: &MiniCluster) -> Result<Option<QueuePosition>> {
     let Some(queue) = cluster.labels().get(flux_api::cluster::QUEUE_LABEL) else { return Ok(None) };
     for version in ["v1beta2", "v1beta1"] {

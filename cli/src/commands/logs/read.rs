@@ -1,23 +1,25 @@
-//! Reads the logs of several pods, and merges them by the times of their lines.
+//! Reads the logs of several pods and merges them by the times of their lines, or follows them.
 
+use crate::commands::status::summary;
+use crate::commands::wait::{Goal, end};
 use crate::error::reason;
-use crate::log_stream::{self, Ending};
-use crate::minicluster::MiniClusterRef;
+use crate::log_stream::{self, Ending, over_pods};
+use crate::minicluster::{MiniClusterRef, has_log};
 use crate::output::print_stderr;
 use anyhow::{Result, ensure};
+use flux_api::crd::MiniCluster;
 use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 
-/// Number of logs that are read at the same time.
 const AT_ONCE: usize = 64;
-/// Lines of a log that wait for those of other logs.
 const WAITING_LINES: usize = 256;
 
-/// The log of a container, and which of its lines to print.
 #[derive(Debug)]
 pub(super) struct Log {
     pub rank: u32,
@@ -25,7 +27,6 @@ pub(super) struct Log {
     pub parameters: LogParams,
     /// How many of its last lines are printed, if not all.
     pub tail: Option<usize>,
-    /// Whether the lines of brokers and agents are printed.
     pub broker: bool,
 }
 
@@ -77,7 +78,6 @@ impl Log {
         Ok(lacks_beginning.unwrap_or_default().then_some(self.rank))
     }
 
-    /// Prints why this log could not be read.
     pub(super) fn print_error(&self, error: &anyhow::Error) {
         // For a container that has not started, the API server explains that it has no log.
         print_stderr(&format!("rank {} ({}): {}", self.rank, self.pod, reason(error)));
@@ -114,6 +114,50 @@ pub(super) async fn merged(
     }
     let ends = join_all(tasks).await;
     ends.into_iter().map(|end| end.ok().flatten()).collect()
+}
+
+/// Prints the lines of all pods, also of later ones, until the MiniCluster has ended or is gone. `log_of` returns the log
+/// of a pod, if it is wanted.
+pub(super) async fn follow(
+    target: &MiniClusterRef,
+    log_of: impl Fn(&Pod) -> Result<Option<Log>>,
+    print: impl Fn(&Line),
+) -> Result<()> {
+    let (sender, mut lines) = mpsc::channel(WAITING_LINES);
+    let printing = async {
+        while let Some(line) = lines.recv().await {
+            print(&line);
+        }
+    };
+    let reading = async move {
+        // Each task returns whether it could read its log.
+        let mut tasks = JoinSet::new();
+        let start = |pod: &Pod| {
+            let Some(log) = log_of(pod)? else { return Ok(true) };
+            if !has_log(pod, log.parameters.container.as_deref().unwrap_or_default()) {
+                return Ok(false);
+            }
+            let (target, lines) = (target.clone(), sender.clone());
+            tasks.spawn(async move {
+                let read = log.read(&target, lines).await;
+                read.inspect_err(|error| log.print_error(error)).is_ok()
+            });
+            Ok(true)
+        };
+        // `run` deletes what it has made once that has ended.
+        let has_ended = |cluster: Option<MiniCluster>| match cluster {
+            None => Ok(Some(())),
+            cluster => Ok(end(target, &Goal::End, cluster)?.map(drop)),
+        };
+        let ended = over_pods(target, None, target.until(has_ended), start).await;
+        drop(sender);
+        // Containers end after the run or, if they are deleted, before that is seen.
+        let read = tasks.join_all().await;
+        ended?.1.map(|()| read.contains(&true))
+    };
+    let (has_read, ()) = tokio::join!(reading, printing);
+    ensure!(has_read?, "no log could be read; {}", summary(&target.get().await?));
+    Ok(())
 }
 
 /// Whether a line comes from an agent or from a module of a broker (`broker.info[0]: ...`), not from a command.

@@ -1,11 +1,10 @@
 //! Corrections without the user: old spellings, and fields that have moved.
 
-use super::paths::{FieldNote, containers, mentions, pointer};
+use super::differences::{FieldNote, containers, mentions, pointer};
 use flux_api::crd::MiniCluster;
 use kube::Resource as _;
 use serde_json::{Map, Value};
 
-/// Old and new names of fields with the same meaning.
 const SPELLINGS: [(&str, &str); 3] = [
     ("fluxuser", "fluxUser"),
     ("commands.preWorker", "commands.workerPre"),
@@ -15,7 +14,6 @@ const SPELLINGS: [(&str, &str); 3] = [
 /// The name of every headless Service of the operator in Go.
 const HEADLESS_NAME: &str = "flux-service";
 
-/// Corrects the document, and returns a note for each correction.
 pub(super) fn correct(document: &mut Value) -> Vec<FieldNote> {
     let mut notes = Vec::new();
     identity(document, &mut notes);
@@ -131,7 +129,6 @@ fn volumes(document: &mut Value, paths: &[String], notes: &mut Vec<FieldNote>) {
     }
 }
 
-/// The path of a volume that is only a directory of the node.
 fn directory(volume: &Value) -> Option<Value> {
     let fields = volume.as_object()?;
     let is_directory = fields

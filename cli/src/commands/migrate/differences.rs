@@ -1,7 +1,9 @@
 //! Fields that are accepted but mean something else than for the operator in Go.
 
-use super::paths::{FieldNote, containers, mentions};
 use serde_json::Value;
+
+/// The path of a field, and what was changed or what differs.
+pub(super) type FieldNote = (String, String);
 
 /// The note for MiniClusters that do not choose a user.
 const OTHER_USER: &str = "in containers that start as root, Flux and the command run as the user flux: \
@@ -112,7 +114,6 @@ const OF_SIDECARS: &[Rule] = &[
     ),
 ];
 
-/// A note for each field of the specification that means something else than for Go.
 pub(super) fn differences(specification: &Value) -> Vec<FieldNote> {
     let mut notes = Vec::new();
     apply("spec", specification, OF_SPECIFICATION, &mut notes);
@@ -145,13 +146,11 @@ fn apply(path: &str, value: &Value, rules: &[Rule], notes: &mut Vec<FieldNote>) 
     );
 }
 
-/// Whether this is the only container that may run Flux.
 fn is_the_only_one(specification: &Value, index: usize) -> bool {
     let mut all = specification["containers"].as_array().into_iter().flatten().enumerate();
     all.all(|(other, container)| other == index || container["runFlux"] == false)
 }
 
-/// Whether the value is neither null nor empty.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -177,4 +176,27 @@ fn starts_as_flux(container: &Value) -> bool {
 
 fn is_empty_directory_at_path(volume: &Value) -> bool {
     volume["emptyDir"] == true && is_given(&volume["path"])
+}
+
+/// The pointer (RFC 6901) to the field at `path`, e.g. `spec.containers[0].commands.pre`. Names with dots do not occur
+/// among the fields that are corrected or removed.
+pub(super) fn pointer(path: &str) -> String {
+    let parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
+    parts.flat_map(|part| ["/", part]).collect()
+}
+
+pub(super) fn mentions(value: &Value, word: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(word),
+        Value::Array(items) => items.iter().any(|item| mentions(item, word)),
+        Value::Object(fields) => fields.values().any(|field| mentions(field, word)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+pub(super) fn containers(specification: &Value) -> impl Iterator<Item = (String, &Value)> {
+    ["containers", "services"].into_iter().flat_map(|list| {
+        let all = specification[list].as_array().into_iter().flatten().enumerate();
+        all.map(move |(index, container)| (format!("spec.{list}[{index}]"), container))
+    })
 }

@@ -3,16 +3,14 @@
 
 mod correct;
 mod differences;
-mod paths;
 
 use crate::commands::validate::checker;
 use crate::output::{print, print_remarks};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use correct::{correct, remove};
-use differences::differences;
+use differences::{FieldNote, differences};
 use flux_api::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
-use paths::FieldNote;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::stdin;
@@ -30,7 +28,6 @@ pub(crate) struct Migrate {
     file: PathBuf,
 }
 
-/// A document of the new file, and the remarks about the old one.
 #[derive(Debug, Default)]
 struct Migrated {
     text: String,
@@ -92,7 +89,6 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
     Ok(Migrated { text, remarks, is_right: remaining.is_empty() })
 }
 
-/// The findings in `value`, the new version of `document`.
 fn findings(checker: &Checker, document: &Document, value: &Value) -> Result<Findings> {
     Ok(checker.findings(&document.findings.file, &yaml(value)?))
 }
@@ -111,7 +107,6 @@ fn remark(document: &Document, kind: &str, (path, message): &FieldNote) -> Remar
     }
 }
 
-/// A comment with the faults that the user has to correct.
 fn by_hand(faults: &[Remark]) -> String {
     if faults.is_empty() {
         return String::new();

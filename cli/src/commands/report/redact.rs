@@ -4,9 +4,7 @@ use flux_api::objects::AGENT_CONFIG_KEY;
 use flux_contract::AgentConfig;
 use serde_json::Value;
 
-/// What is written in place of a secret.
 const LEFT_OUT: &str = "left out";
-/// Parts of names of variables whose values may be secret.
 const SECRET_NAMES: [&str; 10] =
     ["TOKEN", "SECRET", "PASS", "CREDENTIAL", "KEY", "AUTH", "COOKIE", "_PWD", "DSN", "PRIVATE"];
 

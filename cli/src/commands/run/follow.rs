@@ -23,16 +23,7 @@ use tokio::time::timeout;
 
 /// How long to wait for the next line of the remaining output after the run has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
-
-/// How a followed run has ended.
-pub(super) enum End {
-    /// The run has ended, or cannot begin; and why a part of its output is missing.
-    Run(Box<MiniCluster>, Option<String>),
-    /// The MiniCluster is gone.
-    Gone,
-}
 
 /// The state of the run: a changing line on a terminal, otherwise one line for each message.
 pub(super) struct Progress {
@@ -72,7 +63,6 @@ impl Progress {
         self.last = line;
     }
 
-    /// Removes the line before the output of the command.
     fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -80,13 +70,16 @@ impl Progress {
     }
 }
 
-/// Whether the run has ended or cannot begin.
 fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
 
-/// Prints the output of the lead, and of the leads that replace it, until the run has ended.
-pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> Result<End> {
+/// Prints the output of the lead, and of the leads that replace it, until the run has ended. Returns the MiniCluster,
+/// unless that is gone, and why a part of the output is missing.
+pub(super) async fn follow(
+    target: &MiniClusterRef,
+    progress: &mut Progress,
+) -> Result<(Option<MiniCluster>, Option<String>)> {
     let progress = RefCell::new(progress);
     let ended = target.until(|cluster| match cluster {
         Some(cluster) if !is_over(&cluster) => {
@@ -106,8 +99,7 @@ pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> 
     });
     let (cluster, listed) = copied.await?;
     progress.into_inner().clear();
-    let missing = output.finish(listed).await;
-    Ok(cluster.map_or(End::Gone, |cluster| End::Run(Box::new(cluster), missing)))
+    Ok((cluster, output.finish(listed).await))
 }
 
 /// The output of the leads of a run, copied to the standard output one after the other.
@@ -117,7 +109,6 @@ struct Output {
     is_empty: bool,
     /// Ends with the reason why a part is missing.
     copy: JoinHandle<Option<String>>,
-    /// How many lines were copied.
     lines: Arc<AtomicUsize>,
 }
 
@@ -193,7 +184,6 @@ async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>)
     }
 }
 
-/// Waits until the instance is ready, and returns the lead's pod.
 pub(super) async fn until_ready(target: &MiniClusterRef, progress: &mut Progress) -> Result<Pod> {
     let is_ready = |cluster: Option<MiniCluster>| {
         let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;

@@ -5,7 +5,6 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
-/// The resource of GPUs that are given by their number alone.
 const GPU: &str = "nvidia.com/gpu";
 
 #[derive(Debug, Clone, Default, Args)]
@@ -37,7 +36,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME")]
     image_pull_secret: Option<String>,
     /// Label that a node must have
-    #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = pair)]
     node_selector: Vec<(String, String)>,
     /// Serve the HTTP API of the instance
     #[arg(long)]
@@ -45,7 +44,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Sets the fields of a specification.
     pub(super) fn change_spec(&self, spec: &mut Value) {
         if let Some(seconds) = self.time {
             spec["deadlineSeconds"] = json!(seconds);
@@ -64,7 +62,6 @@ impl Options {
         }
     }
 
-    /// Sets the fields of the container that runs Flux.
     pub(super) fn change_container(&self, container: &mut Value) {
         if let Some(secret) = &self.image_pull_secret {
             container["imagePullSecret"] = json!(secret);
@@ -88,9 +85,9 @@ fn gpus(text: &str) -> Result<(String, u32)> {
     Ok((name.to_owned(), number))
 }
 
-fn label(text: &str) -> Result<(String, String)> {
-    let (label, value) = text.split_once('=').context("write LABEL=VALUE")?;
-    Ok((label.to_owned(), value.to_owned()))
+pub(super) fn pair(text: &str) -> Result<(String, String)> {
+    let (name, value) = text.split_once('=').context("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn volume(text: &str) -> Result<Value> {

@@ -2,7 +2,7 @@
 //!
 //! It has only what the user has set, so that the operator's defaults apply to the rest.
 
-use super::options::Options;
+use super::options::{Options, pair};
 use crate::commands::validate::checker;
 use crate::output::print_remarks;
 use crate::random_name::random_name;
@@ -22,7 +22,6 @@ const LEFTOVER_SECONDS: i64 = 3600;
 /// An interactive instance that `run` has made ends after so many seconds without a job and a session.
 const IDLE_SECONDS: i64 = 1800;
 
-/// The options of `run` that describe the MiniCluster.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RunSpec {
     /// Image in which the command runs
@@ -41,8 +40,8 @@ pub(super) struct RunSpec {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Environment variable of the command
-    #[arg(long, short, value_name = "NAME=VALUE")]
-    env: Vec<String>,
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
     /// Working directory of the command
     #[arg(long, short, value_name = "PATH")]
     workdir: Option<String>,
@@ -59,7 +58,6 @@ pub(super) struct RunSpec {
     pub command: Vec<String>,
 }
 
-/// The MiniCluster of a run.
 #[derive(Debug)]
 pub(super) struct Made {
     pub object: Value,
@@ -86,7 +84,6 @@ impl Made {
         }
     }
 
-    /// Fails with all faults of the MiniCluster.
     pub(super) fn check(&self) -> Result<()> {
         let text = serde_json::to_string(&self.object).context("write JSON")?;
         let Findings { faults, .. } = checker().findings(&self.source, &text);
@@ -94,7 +91,6 @@ impl Made {
         ensure_none(faults.into_iter().map(|fault| Remark { line: None, ..fault }))
     }
 
-    /// Fails if the file names another namespace.
     pub(super) fn check_namespace(&self, namespace: &str) -> Result<()> {
         let own = self.object["metadata"]["namespace"].as_str().unwrap_or(namespace);
         ensure!(
@@ -107,7 +103,6 @@ impl Made {
 }
 
 impl RunSpec {
-    /// Makes the MiniCluster; `random` chooses the suffix of its name.
     pub(super) fn minicluster(
         &self,
         random: &mut dyn FnMut() -> Result<u32, getrandom::Error>,
@@ -131,7 +126,6 @@ impl RunSpec {
         Ok(Made { object, has_random_name: self.name.is_none(), source })
     }
 
-    /// The part of a generated name before its suffix.
     fn stem(&self, metadata: &Value) -> String {
         let named = metadata["name"].as_str();
         let generated = metadata["generateName"].as_str().map(|name| name.trim_end_matches('-'));
@@ -159,9 +153,7 @@ impl RunSpec {
         if let Some(image) = &self.image {
             runner["image"] = json!(image);
         }
-        for variable in &self.env {
-            let no_value = || format!("--env {variable:?} has no value: use --env NAME=VALUE");
-            let (name, value) = variable.split_once('=').with_context(no_value)?;
+        for (name, value) in &self.env {
             runner["environment"][name] = json!(value);
         }
         if let Some(workdir) = &self.workdir {
@@ -180,7 +172,6 @@ impl RunSpec {
     }
 }
 
-/// The container that runs Flux.
 fn runner(containers: &mut Value) -> Result<&mut Value> {
     let containers = containers.as_array_mut().context("spec.containers: missing")?;
     let marked = containers.iter().position(|container| container["runFlux"] == true);
@@ -204,22 +195,12 @@ fn read(file: &Path) -> Result<Value> {
             Vec::new()
         }
     };
-    let kind = |it: &Document| it.value["kind"].as_str().unwrap_or("nothing").to_owned();
-    let [document] = &documents[..] else {
-        let kinds: Vec<String> = documents.iter().map(kind).collect();
-        bail!(
-            "{} has {}: give `run` a file with one MiniCluster",
-            file.display(),
-            kinds.join(", ")
-        );
+    let kinds = documents.iter().map(|it| it.value["kind"].as_str().unwrap_or("nothing"));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    let Document { findings, value, object, .. } = match &documents[..] {
+        [document] if document.is_checked() => document,
+        _ => bail!("{} has {kinds}: give `run` a file with one MiniCluster", file.display()),
     };
-    let Document { findings, value, object, .. } = document;
-    ensure!(
-        document.is_checked(),
-        "{} has a {}: give `run` a file with one MiniCluster",
-        file.display(),
-        kind(document)
-    );
     print_remarks(&findings.notes);
     // The options may still mend other faults.
     let is_shape = |fault: &&Remark| object.is_none() || fault.message.contains("no such field");
@@ -227,7 +208,6 @@ fn read(file: &Path) -> Result<Value> {
     Ok(value.clone())
 }
 
-/// Prints the faults, and fails if there are any.
 fn ensure_none(faults: impl Iterator<Item = Remark>) -> Result<()> {
     let faults: Vec<_> = faults.collect();
     print_remarks(&faults);
@@ -331,12 +311,13 @@ mod tests {
     fn incomplete_command_lines_are_refused() {
         for (words, expected) in [
             (&["ubuntu"][..], "there is no command"),
-            (&["ubuntu", "-eA", "--", "true"], "NAME=VALUE"),
             (&["-f", "/no/such", "--", "true"], "read /no/such"),
         ] {
             let error = made(words).unwrap_err().to_string();
             assert!(error.contains(expected), "{words:?}: {error}");
         }
+        let no_value = Line::try_parse_from(["run", "ubuntu", "-eA", "--", "true"]).err().unwrap();
+        assert!(no_value.to_string().contains("NAME=VALUE"), "{no_value}");
     }
 
     #[test]

@@ -72,7 +72,6 @@ fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(table, area);
 }
 
-/// A bar of allocated and other cores.
 fn bar(rank: &RankStatus) -> Line<'static> {
     let width = usize::from(BAR);
     let part = |cores: usize| (cores * width).div_ceil(rank.cores.max(1)).min(width);

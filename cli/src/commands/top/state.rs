@@ -9,23 +9,18 @@ use flux_contract::instance::{InstanceReport, JobReport};
 pub(super) struct State {
     pub name: String,
     pub report: InstanceReport,
-    /// Id of the selected job.
     pub selected: Option<String>,
     /// Whether the output of the selected job is shown instead of the jobs.
     pub shows_output: bool,
     /// Whether the user is asked to confirm that the selected job is cancelled.
     pub confirms: bool,
-    /// Why the last report failed.
     pub error: Option<String>,
-    /// The result of the last cancellation.
     pub message: Option<String>,
 }
 
-/// The action that a key starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     None,
-    /// Get a report now.
     Update,
     Cancel(String),
     Quit,
@@ -56,7 +51,6 @@ impl State {
         }
     }
 
-    /// The index of the selected job in the list.
     pub(super) fn position(&self) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         self.report.jobs.iter().position(|job| job.id == *selected)

@@ -22,14 +22,11 @@ pub(super) const RUN: &str = "run";
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chart {
     pub name: String,
-    /// Start of the axis.
     pub created: Timestamp,
-    /// Length of the axis.
     pub milliseconds: i64,
     pub rows: Vec<Row>,
 }
 
-/// A rank and its newest pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
@@ -143,7 +140,6 @@ fn segments_of(phases: &[Phase], started: i64, is_running: bool) -> impl Iterato
     })
 }
 
-/// When the pod got its node.
 fn scheduled(pod: &Pod) -> Option<&Time> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let is_scheduled = |type_: &str, status: &str| type_ == "PodScheduled" && status == "True";
@@ -151,7 +147,6 @@ fn scheduled(pod: &Pod) -> Option<&Time> {
     condition.last_transition_time.as_ref()
 }
 
-/// The phases in the termination message of an agent that has ended.
 fn phases_of(state: Option<&ContainerState>) -> Option<Vec<Phase>> {
     let message = state?.terminated.as_ref()?.message.as_ref()?;
     Some(TerminationMessage::from_json(message)?.phases)

@@ -5,7 +5,7 @@ mod text;
 
 use crate::connection::Connection;
 use crate::error::line;
-use crate::minicluster::{MiniClusterRef, NameArgument, agent, is_running};
+use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
 use crate::output::{FormatArgument, print, print_stderr};
 use crate::rank_pod::{agent_report, over_ranks};
 use anyhow::{Context as _, Result, ensure};
@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
-/// Width of the output without a terminal.
 const COLUMNS: usize = 120;
 
 #[derive(Debug, Args)]
@@ -44,7 +43,7 @@ impl Trace {
             "{0} has no pods to trace: `kubectl flux status {0}` shows the phases of its run",
             target.name
         );
-        let reports = reports(&target, pods.clone(), &agent(&cluster)).await;
+        let reports = reports(&target, pods.clone(), &layout(&cluster).agent()).await;
         let chart = chart(&cluster, &pods, &reports, Timestamp::now());
         let names = pods.values().map(|pod| format!("pod/{}", pod.name_any()));
         if !self.format.print(&chart, names)? {
@@ -84,99 +83,42 @@ fn columns() -> usize {
 mod tests {
     use super::*;
     use flux_api::crd::MiniCluster;
+    use serde::Deserialize;
 
-    fn at(second: i64) -> Value {
-        json!(Timestamp::from_second(1_000_000 + second).unwrap())
+    #[derive(Deserialize)]
+    struct Example {
+        now: Timestamp,
+        cluster: MiniCluster,
+        pods: BTreeMap<u32, Pod>,
+        #[serde(default)]
+        reports: BTreeMap<u32, Vec<Phase>>,
     }
 
-    fn pod(rank: u32, created: i64, status: &Value) -> (u32, Pod) {
-        let pod = json!({
-            "metadata": { "name": format!("hello-{rank}-abcde"), "creationTimestamp": at(created) },
-            "spec": { "nodeName": format!("node-{rank}"), "containers": [] },
-            "status": status,
-        });
-        (rank, serde_json::from_value(pod).unwrap())
-    }
-
-    fn status(scheduled: i64, state: &Value) -> Value {
-        json!({
-            "conditions": [
-                { "type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled) },
-            ],
-            "containerStatuses": [
-                { "name": "hello", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state },
-            ],
-        })
-    }
-
-    fn phases(all: &[(&str, u64, u64)]) -> Vec<Phase> {
-        let phase = |(name, start_milliseconds, duration_milliseconds): &(&str, u64, u64)| Phase {
-            name: (*name).to_owned(),
-            start_milliseconds: *start_milliseconds,
-            duration_milliseconds: *duration_milliseconds,
-        };
-        all.iter().map(phase).collect()
-    }
-
-    /// One rank of each kind: ended, running, killed without a message, starting, waiting for a node.
-    fn example() -> chart::Chart {
-        let cluster: MiniCluster = serde_json::from_value(json!({
-            "metadata": { "name": "hello", "creationTimestamp": at(0) },
-            "spec": { "size": 5, "containers": [{}] },
-        }))
-        .unwrap();
-        let message = json!({ "exitCode": 7, "commandRan": true, "phases": phases(&[
-            ("prepare", 0, 40), ("quorum", 40, 960), ("command", 1000, 5000), ("shutdown", 6000, 500),
-        ]) });
-        let lead = json!({ "terminated": {
-            "exitCode": 7, "startedAt": at(3), "finishedAt": at(10), "message": message.to_string(),
-        } });
-        let killed =
-            json!({ "terminated": { "exitCode": 137, "startedAt": at(3), "finishedAt": at(5) } });
-        let running = json!({ "running": { "startedAt": at(4) } });
-        let waiting = json!({ "waiting": { "reason": "PodInitializing" } });
-        let unscheduled = json!({ "conditions": [{ "type": "PodScheduled", "status": "False" }] });
-        let pods = BTreeMap::from([
-            pod(0, 1, &status(1, &lead)),
-            pod(1, 1, &status(2, &running)),
-            pod(2, 1, &status(2, &killed)),
-            pod(3, 6, &status(7, &waiting)),
-            pod(4, 6, &unscheduled),
-        ]);
-        let worker =
-            phases(&[("prepare", 0, 30), ("wait-for-lead", 30, 300), ("command", 330, 7670)]);
-        let reports = BTreeMap::from([(1, worker)]);
-        chart(&cluster, &pods, &reports, Timestamp::from_second(1_000_012).unwrap())
+    fn example(text: &str) -> chart::Chart {
+        let Example { now, cluster, pods, reports } = serde_saphyr::from_str(text).unwrap();
+        chart(&cluster, &pods, &reports, now)
     }
 
     #[test]
     fn every_rank_is_on_one_axis_of_time() {
-        insta::assert_yaml_snapshot!(example());
+        insta::assert_yaml_snapshot!(example(include_str!("tests/example.yaml")));
     }
 
     #[test]
     fn the_chart_fits_the_terminal() {
-        let shown = anstream::adapter::strip_str(&text::text(&example(), 80)).to_string();
+        let chart = example(include_str!("tests/example.yaml"));
+        let shown = anstream::adapter::strip_str(&text::text(&chart, 80)).to_string();
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
         insta::assert_snapshot!(shown);
     }
 
     #[test]
     fn missing_and_unordered_times_stay_inside_the_chart() {
-        let cluster: MiniCluster = serde_json::from_value(
-            json!({ "metadata": { "name": "hello" }, "spec": { "containers": [] } }),
-        )
-        .unwrap();
-        let early =
-            json!({ "terminated": { "exitCode": 0, "startedAt": at(-5), "finishedAt": at(-9) } });
-        let pods = BTreeMap::from([pod(0, 3, &status(1, &early)), (1, Pod::default())]);
-        let chart =
-            chart(&cluster, &pods, &BTreeMap::new(), Timestamp::from_second(1_000_003).unwrap());
+        let chart = example(include_str!("tests/unordered.yaml"));
         let mut segments = chart.rows.iter().flat_map(|row| &row.segments);
-        assert!(
-            segments.all(|it| it.start_milliseconds >= 0 && it.duration_milliseconds >= 0),
-            "{chart:?}"
-        );
+        let is_inside =
+            segments.all(|it| it.start_milliseconds >= 0 && it.duration_milliseconds >= 0);
+        assert!(is_inside, "{chart:?}");
         assert!(!text::text(&chart, 10).is_empty());
     }
 }

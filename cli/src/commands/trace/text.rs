@@ -3,21 +3,18 @@
 use super::chart::{Chart, RUN, Row, SCHEDULE, START};
 use crate::bar::cells;
 use crate::commands::status::milliseconds;
-use crate::output::{paint, table};
+use crate::output::{or_dash, paint, table};
 use anstyle::AnsiColor;
 use flux_contract::phase;
 use std::fmt::Write as _;
 
-/// Smallest number of cells of a line.
 const MIN_WIDTH: usize = 16;
 
-/// Space between two columns of a table.
 const GAP: usize = 2;
 
 /// How segments look: their names, colour, character and description.
 type Kind = (&'static [&'static str], AnsiColor, &'static str, &'static str);
 
-/// All other phases of an agent.
 const PREPARE: Kind = (&[], AnsiColor::Blue, "▒", "prepares");
 
 const KINDS: [Kind; 6] = [
@@ -50,8 +47,7 @@ pub(super) fn text(chart: &Chart, columns: usize) -> String {
 }
 
 fn facts(row: &Row) -> [String; 3] {
-    let end = row.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
-    [row.rank.to_string(), end, row.node.clone().unwrap_or_else(|| "-".to_owned())]
+    [row.rank.to_string(), or_dash(row.exit_code), or_dash(row.node.as_ref())]
 }
 
 /// The axis: zero at its start, the whole time at its end.

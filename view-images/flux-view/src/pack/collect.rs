@@ -12,7 +12,6 @@ const LIBRARIES: &str = "lib";
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
 
 impl Contents {
-    /// Collects everything, and calls `progress` before each stage.
     pub(super) fn collect(&mut self, progress: fn(&str)) {
         progress("collecting Flux");
         self.tree(Path::new(""), &self.view.clone(), Part::Flux, &left_out::of_prefix);

@@ -46,7 +46,6 @@ pub(super) enum Content {
         source: PathBuf,
         /// Path in the file system that is collected from, without links.
         found: PathBuf,
-        /// Headers of a program or library.
         elf: Option<Box<Elf>>,
     },
     Link(PathBuf),
@@ -89,12 +88,10 @@ pub(super) struct Contents {
     /// The file system that is collected from, with Flux at the run-time path of the view.
     pub(super) sysroot: Sysroot,
     pub(super) view: PathBuf,
-    /// The entries by their paths relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
     pub(super) compiled: Compiled,
     pub(super) machine: u16,
     pub(super) loader: PathBuf,
-    /// Directories of libraries, relative to the view.
     pub(super) library_directories: Vec<PathBuf>,
     /// Text that is appended to files, by their paths relative to the view.
     pub(super) additions: BTreeMap<PathBuf, String>,
@@ -102,7 +99,6 @@ pub(super) struct Contents {
     pub(super) extensions: Option<PathBuf>,
     /// The run-time paths of interpreters of scripts, by name.
     pub(super) interpreters: BTreeMap<String, PathBuf>,
-    /// The files that are left out.
     pub(super) left_out: Amount,
     pub(super) faults: Vec<Fault>,
     /// Unusual findings that may be intended.
@@ -110,7 +106,6 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Adds a link at `path`, unless there is an entry.
     pub(super) fn link(&mut self, path: &Path, part: Part, target: impl Into<PathBuf>) {
         let entry = Entry { part, content: Content::Link(target.into()) };
         self.entries.entry(path.to_owned()).or_insert(entry);

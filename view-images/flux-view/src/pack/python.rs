@@ -40,7 +40,6 @@ pub(super) fn collect(contents: &mut Contents) {
     }
 }
 
-/// Collects Python, and returns its path in the view.
 fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
     let compiled = contents.compiled.python.clone().ok_or_else(|| {
         let cause = "no path of a Python, as `/mnt/flux/view/bin/python3`, is compiled into flux";
@@ -87,7 +86,6 @@ fn program(contents: &Contents, compiled: &Path) -> Result<PathBuf, Fault> {
     })
 }
 
-/// The name of the program with its version, as `python3.11`.
 fn name_with_version(program: &Path, compiled: &Path) -> Result<String, Fault> {
     let names = [program, compiled].into_iter().filter_map(|path| path.file_name()?.to_str());
     let mut with_version = names.filter(|name| python_version(name).is_some());

@@ -9,22 +9,18 @@ use std::path::PathBuf;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct PackReport {
-    /// Path to which the view was written.
     view: PathBuf,
     flux: Option<String>,
     machine: String,
     parts: BTreeMap<Part, Amount>,
     total: Amount,
-    /// Files of Flux's prefix and of Python that were left out.
     left_out: Amount,
-    /// Bytes of removed debug sections.
     pub(super) stripped: u64,
     /// Unusual findings that may be intended.
     pub(super) warnings: Vec<String>,
 }
 
 impl PackReport {
-    /// The report of `contents` that will be written to `view`.
     pub(super) fn new(view: PathBuf, contents: &Contents) -> Self {
         Self {
             view,

@@ -19,12 +19,10 @@ pub(super) struct ViewWriter<'run> {
     search_path: String,
     contents: &'run Contents,
     pub(super) report: PackReport,
-    /// Files that could not be written correctly.
     pub(super) faults: Vec<Fault>,
 }
 
 impl<'run> ViewWriter<'run> {
-    /// A writer of `contents` whose final path is `to`.
     pub(super) fn new(contents: &'run Contents, to: &Path) -> Self {
         let at_run_time = |path: &PathBuf| contents.view.join(path).display().to_string();
         let directories: Vec<_> = contents.library_directories.iter().map(at_run_time).collect();
