@@ -1,6 +1,6 @@
 //! Names that several MiniClusters may use: that of a shared headless Service, and the aliases of sidecars.
 
-use crate::support::world::{CLUSTER, JOB, World, finish, marker, with_sidecar};
+use crate::support::world::{CLUSTER, JOB, World, marker, with_sidecar};
 use flux_operator::controller::{Error, reconcile_one};
 use flux_testkit::collector::collect;
 use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
@@ -120,26 +120,4 @@ async fn a_refused_alias_is_reported_and_tried_again() {
     world.reconcile().await.unwrap();
     assert!(world.server.get(WEB).is_some());
     assert_eq!(world.condition("Accepted").1, "Accepted");
-}
-
-/// `kubectl apply` of a Service with that name changes the operator's Service.
-#[tokio::test]
-async fn an_alias_changed_by_others_is_disowned() {
-    let theirs =
-        json!({ "selector": { "app": "theirs" }, "ports": [{ "port": 8080, "targetPort": 8080 }] });
-    for when in ["while it runs", "at its end"] {
-        let world = World::reconciled(&with_sidecar()).await;
-        world.server.change(WEB, |service| service["spec"] = theirs.clone());
-        if when == "at its end" {
-            finish(&world, "Complete", 0);
-        }
-        world.reconcile().await.unwrap();
-        let service = world.server.get(WEB).unwrap();
-        assert_eq!(service["spec"]["selector"], theirs["selector"], "{when}");
-        assert_eq!(service["metadata"]["ownerReferences"], json!([]), "{when}");
-        assert_eq!(world.writes().await, [""; 0], "{when}");
-        finish(&world, "Complete", 0);
-        world.reconcile().await.unwrap();
-        assert!(world.server.get(WEB).is_some(), "{when}");
-    }
 }
