@@ -8,7 +8,6 @@ use flux_contract::{Phase, ServedInstance};
 use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
 use flux_protocol::jobspec::flux_run_environment;
 use flux_server::users::{User, name_of, users};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::env;
 use std::ffi::OsString;
@@ -119,16 +118,10 @@ impl Context {
     }
 }
 
-/// The part of PID 1's report that is needed here.
-#[derive(Deserialize)]
-struct Report {
-    #[serde(default)]
-    phases: Vec<Phase>,
-}
-
 /// The phases that are over, by the report of PID 1.
 fn phases(agent: &Path) -> Option<Vec<Phase>> {
-    let Report { mut phases } = serde_json::from_slice(&fs::read(agent).ok()?).ok()?;
+    let mut report: Value = serde_json::from_slice(&fs::read(agent).ok()?).ok()?;
+    let mut phases: Vec<Phase> = serde_json::from_value(report.get_mut("phases")?.take()).ok()?;
     phases.pop();
     Some(phases)
 }

@@ -3,6 +3,7 @@
 use crate::accounts::passwd::Databases;
 use crate::failure::Failure;
 use crate::flux::processors::{are_own, cores, usable};
+use crate::system::environment::find_program;
 use crate::system::files::{is_executable, read_bounded};
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
@@ -121,9 +122,8 @@ impl Facts {
         let mut executables = candidates(config, &environment);
         executables.retain(|path| is_executable(&root.at(path)));
         let view = PathBuf::from(config.layout.view());
-        let flux =
-            if config.view.enabled { view.join("bin/flux") } else { in_path(&environment, root) };
-        let flux = fs::canonicalize(root.at(flux)).unwrap_or_default();
+        let flux = if config.view.enabled { Some(view.join("bin/flux")) } else { own_flux(root) };
+        let flux = fs::canonicalize(root.at(flux.unwrap_or_default())).unwrap_or_default();
         let homes = environment.get("HOME").map(PathBuf::from).into_iter();
         let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
         Ok(Self {
@@ -211,11 +211,9 @@ fn site_packages(lib: &Path) -> Option<PathBuf> {
     versions.max().map(|(_, packages)| packages)
 }
 
-/// The image's `flux`; an empty path where there is none.
-fn in_path(environment: &BTreeMap<String, String>, root: &Root) -> PathBuf {
-    let directories = environment.get("PATH").into_iter().flat_map(|path| path.split(':'));
-    let mut programs = directories.map(|directory| Path::new(directory).join("flux"));
-    programs.find(|program| is_executable(&root.at(program))).unwrap_or_default()
+/// The image's `flux`.
+fn own_flux(root: &Root) -> Option<PathBuf> {
+    find_program(&env::vars_os().collect(), "flux", |path| is_executable(&root.at(path)))
 }
 
 /// The release of the program `flux`, which has it as a text of its own.

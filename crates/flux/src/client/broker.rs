@@ -1,10 +1,11 @@
 //! Services of every broker: its state, attributes, groups and place in the overlay network.
 
-use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, NODE_ANY, SocketError, within};
+use crate::client::socket::{
+    BrokerAddress, BrokerSocket, LEAD, NODE_ANY, SocketError, field, within,
+};
 use crate::idset::ids_of;
 use nix::errno::Errno;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::iter;
 use std::time::Duration;
@@ -13,22 +14,6 @@ const STATE: &str = "state-machine.get";
 const STATE_CHANGES: &str = "state-machine.monitor";
 /// How long a broker may take to give its state, which it has in memory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
-
-#[derive(Deserialize)]
-struct State {
-    state: String,
-}
-
-#[derive(Deserialize)]
-struct Attribute {
-    value: String,
-}
-
-/// A group of brokers (flux-core, `src/modules/groups/groups.c`).
-#[derive(Deserialize)]
-struct Group {
-    members: String,
-}
 
 /// A rank of the overlay network and the ranks below it.
 #[derive(Deserialize)]
@@ -64,8 +49,7 @@ impl BrokerAddress {
 impl BrokerSocket {
     /// The state of the broker `node`.
     pub async fn state(&mut self, node: u32) -> Result<String, SocketError> {
-        let State { state } = self.ask(STATE, node, None).await?;
-        Ok(state)
+        field(self.ask(STATE, node, None).await?, "state")
     }
 
     /// Asks the broker to report each change of its state. Only [`Self::state_change`] may follow.
@@ -86,16 +70,15 @@ impl BrokerSocket {
         name: &str,
     ) -> Result<Option<String>, SocketError> {
         match self.ask_node("attr.get", node, &json!({ "name": name })).await {
-            Ok(Attribute { value }) => Ok(Some(value)),
             Err(error) if error.is(Errno::ENOENT) => Ok(None),
-            Err(error) => Err(error),
+            answer => field(answer?, "value"),
         }
     }
 
-    /// The online ranks that the broker `node` knows.
+    /// The online ranks that the broker `node` knows (flux-core, `src/modules/groups/groups.c`).
     pub async fn online(&mut self, node: u32) -> Result<Vec<u32>, SocketError> {
         let group = json!({ "name": "broker.online" });
-        let Group { members } = self.ask_node("groups.get", node, &group).await?;
+        let members: String = field(self.ask_node("groups.get", node, &group).await?, "members")?;
         Ok(ids_of(&members).unwrap_or_default())
     }
 
@@ -109,12 +92,12 @@ impl BrokerSocket {
     }
 
     /// Asks the broker `node`; the lead has five seconds for its answer.
-    async fn ask_node<Answer: DeserializeOwned>(
+    async fn ask_node(
         &mut self,
         topic: &str,
         node: u32,
         payload: &Value,
-    ) -> Result<Answer, SocketError> {
+    ) -> Result<Value, SocketError> {
         if node == LEAD {
             return self.ask_lead(topic, payload).await;
         }

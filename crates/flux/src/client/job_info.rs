@@ -1,10 +1,9 @@
 //! The service job-info: the eventlogs of jobs (flux-core, `src/modules/job-info`).
 
-use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, within};
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, field, within};
 use crate::eventlog::{self, Event};
 use crate::output::OutputEvent;
 use nix::errno::Errno;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -26,11 +25,6 @@ const EVENTLOG_TIMEOUT: Duration = Duration::from_secs(5);
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes beyond the limit of [`LastBytes`] after which the first bytes are dropped.
 const SLACK: usize = 1 << 20;
-
-#[derive(Deserialize)]
-struct WatchedEvent {
-    event: String,
-}
 
 /// The eventlog `log` of job `id` so far: an event on each line.
 pub async fn eventlog(
@@ -65,8 +59,8 @@ pub async fn follow(
 /// Waits for the next event of the eventlog that is followed, one line; none at its end.
 pub async fn next_event(socket: &mut BrokerSocket) -> Result<Option<String>, SocketError> {
     // The mark of the end is an answer without a payload.
-    let next = socket.next::<Option<WatchedEvent>>(WATCH).await?;
-    Ok(next.flatten().map(|watched| watched.event))
+    let next = socket.next::<Option<Value>>(WATCH).await?.flatten();
+    next.map(|watched| field(watched, "event")).transpose()
 }
 
 /// The last bytes that job `id` has printed so far to `stream`, or to both streams: at most `limit` of them, and whether

@@ -1,18 +1,12 @@
 //! The service job-ingest: the submission of jobs.
 
-use crate::client::socket::{BrokerSocket, SocketError};
+use crate::client::socket::{BrokerSocket, SocketError, field};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Flag of a job that no validator need check (flux-core, `FLUX_JOB_NOVALIDATE` of `src/common/libjob/job.h`).
 const NO_VALIDATION: u32 = 8;
-
-#[derive(Deserialize)]
-struct Submitted {
-    id: u64,
-}
 
 /// Submits the job `jobspec` (RFC 25) as the owner of the instance, `uid`, and gives the id of the job. Flux's validators
 /// check the job if `is_validated`.
@@ -24,8 +18,7 @@ pub async fn submit(
     is_validated: bool,
 ) -> Result<u64, SocketError> {
     let asked = request(jobspec, uid, urgency, is_validated);
-    let Submitted { id } = socket.ask_lead("job-ingest.submit", &asked).await?;
-    Ok(id)
+    field(socket.ask_lead("job-ingest.submit", &asked).await?, "id")
 }
 
 /// The payload of the request. A job of the owner needs no signature (flux-core, `src/common/libjob/sign_none.c`).

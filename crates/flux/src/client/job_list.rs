@@ -1,6 +1,6 @@
 //! The service job-list: the jobs of an instance (flux-core, `src/modules/job-list`).
 
-use crate::client::socket::{BrokerSocket, LEAD, SocketError};
+use crate::client::socket::{BrokerSocket, LEAD, SocketError, field};
 use crate::idset::{ids_of, idset};
 use crate::job::{JobState, JobStatus};
 use nix::errno::Errno;
@@ -96,11 +96,6 @@ struct List<Entry> {
     jobs: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
-struct FoundJob {
-    job: Job,
-}
-
 /// At most `limit` jobs within the `constraint` (RFC 31), with their ids and `attributes`, names with spaces between them.
 pub async fn list<Entry: DeserializeOwned>(
     socket: &mut BrokerSocket,
@@ -167,15 +162,13 @@ pub async fn find(
     id: u64,
     state: Option<JobState>,
 ) -> Result<Job, SocketError> {
-    let FoundJob { job } = socket.ask_lead(LIST_ID, &list_id(id, state)).await?;
-    Ok(job)
+    field(socket.ask_lead(LIST_ID, &list_id(id, state)).await?, "job")
 }
 
 /// Waits until the job `id` has ended, without a limit.
 pub async fn wait_for_end(socket: &mut BrokerSocket, id: u64) -> Result<Job, SocketError> {
     let asked = list_id(id, Some(JobState::Inactive));
-    let FoundJob { job } = socket.ask(LIST_ID, LEAD, Some(&asked)).await?;
-    Ok(job)
+    field(socket.ask(LIST_ID, LEAD, Some(&asked)).await?, "job")
 }
 
 /// How many jobs are in which state, and how many have ended with which result (flux-core,

@@ -1,6 +1,6 @@
 //! The service job-manager (flux-core, `src/modules/job-manager`): the jobs of this user, queues, the journal.
 
-use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, field};
 use crate::eventlog::Event;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,22 +14,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const JOURNAL: &str = "job-manager.events-journal";
 /// The id of the entry that follows the last event from before the request.
 const BACKLOG_END: i64 = -1;
-
-#[derive(Deserialize)]
-struct History {
-    jobs: Vec<u64>,
-}
-
-#[derive(Deserialize)]
-struct Stats {
-    active_jobs: u64,
-}
-
-/// Of the answer of `job-manager.queue-list` (flux-core, `src/modules/job-manager/queue.c`).
-#[derive(Deserialize)]
-struct Queues {
-    queues: Vec<String>,
-}
 
 /// Events of a job that the journal reports together.
 #[derive(Debug, Deserialize)]
@@ -55,8 +39,7 @@ impl JournalEntry {
 /// The ids of this user's newest jobs, the newest first, at most `limit`. None where the broker does not answer in time.
 pub async fn newest(broker: &BrokerAddress, limit: usize) -> Option<Vec<u64>> {
     let slice = json!({ "slice": format!("[:{limit}]") });
-    let History { jobs } = ask(broker, "job-manager.history.get", Some(&slice)).await?;
-    Some(jobs)
+    ask(broker, "job-manager.history.get", Some(&slice), "jobs").await
 }
 
 /// The ids of this user's jobs that are newer than those of `before`, the newest first, at most one more than `limit`.
@@ -68,16 +51,18 @@ pub async fn since(broker: &BrokerAddress, before: &[u64], limit: usize) -> Opti
 
 /// The number of jobs that have not ended. None where the broker does not answer in time.
 pub async fn active(broker: &BrokerAddress) -> Option<u64> {
-    let Stats { active_jobs } = ask(broker, "job-manager.stats-get", None).await?;
-    Some(active_jobs)
+    ask(broker, "job-manager.stats-get", None, "active_jobs").await
 }
 
-async fn ask<Answer: DeserializeOwned>(
+/// The field `name` of the lead's answer.
+async fn ask<Field: DeserializeOwned>(
     broker: &BrokerAddress,
     topic: &str,
     payload: Option<&Value>,
-) -> Option<Answer> {
-    timeout(ANSWER_TIMEOUT, broker.ask(topic, LEAD, payload)).await.ok()?.ok()
+    name: &str,
+) -> Option<Field> {
+    let answer = timeout(ANSWER_TIMEOUT, broker.ask(topic, LEAD, payload)).await;
+    field(answer.ok()?.ok()?, name).ok()
 }
 
 /// Cancels the job `id`, for a reason if one is given.
@@ -98,7 +83,8 @@ pub async fn cancel(
 /// them, and gives no reason why a job waits in one.
 pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>, SocketError> {
     let mut socket = broker.connect().await?;
-    let Queues { queues } = socket.ask_lead("job-manager.queue-list", &json!({})).await?;
+    let listed = socket.ask_lead("job-manager.queue-list", &json!({})).await?;
+    let queues: Vec<String> = field(listed, "queues")?;
     if !queues.is_empty() {
         let start = json!({ "all": true, "start": true });
         let () = socket.ask_lead("job-manager.queue-start", &start).await?;

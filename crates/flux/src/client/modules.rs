@@ -1,6 +1,6 @@
 //! The modules of a broker, among them the scheduler.
 
-use crate::client::socket::{BrokerAddress, NODE_ANY, SocketError};
+use crate::client::socket::{BrokerAddress, NODE_ANY, SocketError, field};
 use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -17,11 +17,6 @@ const SCHEDULER_ABSENCE: Duration = Duration::from_secs(10);
 /// Pause between two requests while a module is not listed.
 const MODULE_INTERVAL: Duration = Duration::from_millis(5);
 
-#[derive(Deserialize)]
-struct List {
-    mods: Vec<Module>,
-}
-
 /// A module that is loaded, or being loaded.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -36,8 +31,7 @@ pub struct Module {
 
 /// The modules of the broker.
 pub async fn modules(broker: &BrokerAddress) -> Result<Vec<Module>, SocketError> {
-    let List { mods } = broker.ask("module.list", NODE_ANY, None).await?;
-    Ok(mods)
+    field(broker.ask("module.list", NODE_ANY, None).await?, "mods")
 }
 
 /// Waits for the scheduler of a broker that has begun to load it. Returns whether there is a scheduler at the end, or `None`

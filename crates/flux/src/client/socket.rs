@@ -30,6 +30,7 @@ const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 /// Longest answer that is read. The resource set of a large instance of many kinds of nodes is shorter.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
+const UNEXPECTED: &str = "its payload is not what was asked for";
 
 /// Why a broker has not answered a request.
 #[derive(Debug, thiserror::Error)]
@@ -261,6 +262,15 @@ impl BrokerSocket {
     }
 }
 
+/// The field `name` of an answer.
+pub(super) fn field<Field: DeserializeOwned>(
+    mut answer: Value,
+    name: &str,
+) -> Result<Field, SocketError> {
+    let field = answer.get_mut(name).map(Value::take).unwrap_or_default();
+    serde_json::from_value(field).map_err(|_| SocketError::Malformed { what: UNEXPECTED })
+}
+
 /// Reads the frames of an answer.
 fn answer_of<Answer: DeserializeOwned>(
     topic: &str,
@@ -282,7 +292,7 @@ fn answer_of<Answer: DeserializeOwned>(
         return Err(SocketError::Failed { topic: topic.to_owned(), errno, text });
     }
     let text = payload.as_deref().unwrap_or("null");
-    serde_json::from_str(text).map_err(|_| malformed("its payload is not what was asked for"))
+    serde_json::from_str(text).map_err(|_| malformed(UNEXPECTED))
 }
 
 #[cfg(test)]
