@@ -17,12 +17,17 @@ use tokio::time::Instant;
 /// Writes the latest of `reports` to the file at `path`, until there are no more. Without the file nothing can ask for the
 /// status, but the pod runs.
 pub(crate) async fn publish(path: PathBuf, mut reports: watch::Receiver<StatusReport>, log: Log) {
+    let mut is_written = true;
     loop {
         let report = reports.borrow_and_update().clone();
-        if let Err(error) = write(&path, report) {
+        let written = write(&path, report);
+        // A full volume may have space again: only the first of several failures is logged.
+        if let Err(error) = &written
+            && is_written
+        {
             log.warn(&format!("write the status to {}: {error}", path.display()));
-            return;
         }
+        is_written = written.is_ok();
         if reports.changed().await.is_err() {
             return;
         }

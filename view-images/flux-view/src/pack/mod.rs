@@ -23,7 +23,7 @@ use write::ViewWriter;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackRequest {
-    /// Prefix of the Flux installation, or the directory in which it was staged with DESTDIR
+    /// Prefix of the Flux installation; below DESTDIR if it was staged there (DESTDIR/mnt/flux/view)
     #[arg(long, value_name = "DIRECTORY")]
     from: PathBuf,
     /// Root of the new image: the view is written to its run-time path below it
