@@ -110,7 +110,6 @@ impl Access {
     }
 }
 
-/// Puts `given` in the place of the value of the kubeconfig.
 fn set<T: Clone>(value: &mut Option<T>, given: Option<&T>) {
     if given.is_some() {
         *value = given.cloned();

@@ -52,7 +52,6 @@ impl Completion {
     }
 }
 
-/// Puts [`KUBECTL_NAME`] beside the plugin as kubectl has found it, and returns its path.
 fn install() -> Result<PathBuf> {
     let program = PathBuf::from(env::args_os().next().unwrap_or_default());
     ensure!(program.is_absolute(), "run it as `kubectl flux completion install`");

@@ -91,13 +91,10 @@ impl Logs {
         bail!("{} has no rank {rank}; it has the ranks 0 to {last}", self.name.name);
     }
 
-    fn wants(&self, rank: u32) -> bool {
-        self.rank.is_empty() || self.rank.contains(&rank)
-    }
-
     /// The log of a pod, if the user wants that of its rank.
     fn log(&self, target: &MiniClusterRef, pod: &Pod) -> Result<Option<Log>> {
-        let Some(rank) = rank(pod).filter(|rank| self.wants(*rank)) else { return Ok(None) };
+        let is_wanted = |rank: &u32| self.rank.is_empty() || self.rank.contains(rank);
+        let Some(rank) = rank(pod).filter(is_wanted) else { return Ok(None) };
         let container = self.container.as_ref().unwrap_or(&target.name);
         let names = container_names(pod);
         ensure!(

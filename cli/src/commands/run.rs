@@ -45,7 +45,6 @@ pub(crate) struct Run {
 
 struct Outcome {
     code: Result<u8>,
-    /// Why the MiniCluster is not deleted, and what to do.
     kept: Option<String>,
 }
 

@@ -191,7 +191,6 @@ impl Scene {
     }
 }
 
-/// Removes MiniClusters that have been deleted in the foreground, as the garbage collector does.
 async fn collect(server: Server) {
     loop {
         for path in server.paths(MINICLUSTERS) {

@@ -284,7 +284,6 @@ fn python(pod: &Pod) -> Found {
     Found::ok(format!("{shown} ({name})"))
 }
 
-/// Checks for the plugin of Flux's shell that Open MPI 5 needs.
 fn pmix(pod: &Pod) -> Found {
     let names = ["lib", "lib64"].map(|lib| pod.view.join(lib).join("flux/shell/plugins/pmix.so"));
     if let Some(plugin) = names.iter().find(|path| pod.own.file(path).is_some()) {
