@@ -116,23 +116,14 @@ fn set<T: Clone>(value: &mut Option<T>, given: Option<&T>) {
     }
 }
 
-impl ConnectionArguments {
-    /// The namespace of commands that read no kubeconfig: `default` unless given.
-    pub(crate) fn offline_namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or("default")
-    }
-}
-
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub client: Client,
     /// A client without a read timeout, for programs and ports of pods.
     pub sessions: Client,
     pub namespace: String,
-    /// Whether the command line names the namespace.
     pub has_namespace: bool,
     read_timeout: Duration,
-    /// The newest MiniCluster, if the command line names it.
     pub last: Option<String>,
 }
 

@@ -88,7 +88,6 @@ impl NameArgument {
 }
 
 impl NamesArgument {
-    /// Acts on all of them side by side, prints the errors, and fails if there is one.
     pub(crate) async fn each(
         &self,
         connection: &Connection,
@@ -309,7 +308,6 @@ fn is_busy(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code != 404 && is_temporary(status))
 }
 
-/// The paths in the pods of `cluster`.
 pub(crate) fn layout(cluster: &MiniCluster) -> Layout {
     Layout::new(cluster.spec.flux.container.mount_path.clone())
 }

@@ -108,7 +108,7 @@ async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<C
 }
 
 fn text(ranks: &[Rank], all: bool) -> String {
-    let mut rows = Vec::new();
+    let (mut rows, none) = (Vec::new(), String::new);
     for Rank { rank, checks } in ranks {
         for check in checks
             .iter()
@@ -117,7 +117,7 @@ fn text(ranks: &[Rank], all: bool) -> String {
             let result = check.finding.painted();
             rows.push(vec![rank.to_string(), check.name.clone(), result, check.seen.clone()]);
             let remedy = check.remedy.iter().map(|remedy| format!("remedy: {remedy}"));
-            rows.extend(remedy.map(|remedy| vec!["".into(), "".into(), "".into(), remedy]));
+            rows.extend(remedy.map(|remedy| vec![none(), none(), none(), remedy]));
         }
     }
     if rows.is_empty() {

@@ -187,8 +187,8 @@ fn reads<'pod>(
     let name = name(pod);
     let mut reads = Vec::new();
     let mut runs = false;
-    let states = ["initContainerStatuses", "containerStatuses"];
-    for state in states.iter().filter_map(|kind| pod["status"][kind].as_array()).flatten() {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    for state in lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten() {
         let container = state["name"].as_str().unwrap_or_default();
         runs |= container == target.name && !state["state"]["running"].is_null();
         let current = state["state"]["waiting"].is_null().then_some(false);

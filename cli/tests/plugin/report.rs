@@ -29,9 +29,7 @@ async fn report(scene: &Scene) -> BTreeMap<String, String> {
 
 #[tokio::test]
 async fn a_report_has_all_but_secrets() {
-    let scene = Scene::new().await;
-    scene.minicluster("hello", "Running", "Running", None);
-    scene.pod("hello", 0, "a", "terminated");
+    let scene = Scene::hello("Running", "terminated").await;
     scene.pod("b", 0, "a", "running");
     let system = "flux-operator-system";
     let operator = json!({

@@ -72,7 +72,6 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     checks
 }
 
-/// The file system of a pod with the images of the request.
 struct Pod {
     view: PathBuf,
     /// The view and its packages.
@@ -134,7 +133,6 @@ impl Pod {
     }
 }
 
-/// The libraries that the programs of the view load, from the view and from the application's image.
 #[derive(Debug, Default)]
 struct Loaded {
     files: usize,

@@ -122,8 +122,7 @@ impl Output {
         let _ = self.leads.send(lead.name_any());
     }
 
-    /// Waits for the end of the output, and returns the reason why a part is missing. `listed` has the error of the last
-    /// list of leads.
+    /// Waits for the end of the output, and returns why a part is missing. `listed` is the last list of leads.
     async fn finish(mut self, listed: Result<()>) -> Option<String> {
         if self.is_empty {
             let gone = |()| "the lead's pod is gone".to_owned();

@@ -15,7 +15,6 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Largest length of the part of a generated name that comes from the image.
 const MAX_STEM_LENGTH: usize = 30;
 /// What `run` has made and could not delete goes so many seconds after its end.
 const LEFTOVER_SECONDS: i64 = 3600;

@@ -146,7 +146,6 @@ impl Contents {
         self.library_directories = std::iter::once(first).chain(directories).collect();
     }
 
-    /// Adds the library `name` of the system, and returns its path in the view if it is new.
     fn library(&mut self, name: &str, found: &Path) -> Option<PathBuf> {
         let path = Path::new(LIBRARIES).join(Path::new(name).file_name().unwrap_or_default());
         let part = if is_of_c_library(name) { Part::CLibrary } else { Part::Libraries };

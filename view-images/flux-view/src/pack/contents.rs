@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-/// Directories in which distributions install programs.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,7 +56,6 @@ pub(super) struct Entry {
     pub(super) content: Content,
 }
 
-/// A reason why the view cannot be packed, and what to do about it.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) cause: String,
@@ -139,8 +137,7 @@ impl Contents {
         }
     }
 
-    /// Adds the contents of the directory `from` at `path` of the view, except for the relative paths that are
-    /// `left_out`.
+    /// Adds the directory `from` at `path` of the view, without the relative paths that are `left_out`.
     pub(super) fn tree(
         &mut self,
         path: &Path,
