@@ -128,7 +128,9 @@ impl Command {
             Self::Report(report) => Box::pin(report.execute(connect().await?)).await?,
             Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await?,
             Self::Validate(validate) => return Box::pin(validate.execute(connect)).await,
-            Self::Render(render) => return render.execute(arguments.offline_namespace()),
+            Self::Render(render) => {
+                return render.execute(arguments.namespace.as_deref().unwrap_or("default"));
+            }
             Self::Migrate(migrate) => return migrate.execute(),
             Self::Version(version) => version.execute(connect).await?,
             Self::Completion(completion) => completion.execute()?,

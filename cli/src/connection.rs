@@ -110,17 +110,9 @@ impl Access {
     }
 }
 
-/// Puts `given` in the place of the value of the kubeconfig.
 fn set<T: Clone>(value: &mut Option<T>, given: Option<&T>) {
     if given.is_some() {
         *value = given.cloned();
-    }
-}
-
-impl ConnectionArguments {
-    /// The namespace of commands that read no kubeconfig: `default` unless given.
-    pub(crate) fn offline_namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or("default")
     }
 }
 
@@ -130,10 +122,8 @@ pub(crate) struct Connection {
     /// A client without a read timeout, for programs and ports of pods.
     pub sessions: Client,
     pub namespace: String,
-    /// Whether the command line names the namespace.
     pub has_namespace: bool,
     read_timeout: Duration,
-    /// The newest MiniCluster, if the command line names it.
     pub last: Option<String>,
 }
 

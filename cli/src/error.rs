@@ -41,7 +41,6 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
     parts.join(": ").trim().replace('\n', "; ")
 }
 
-/// Why it failed, without what was done.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
     let request = error.chain().find_map(|cause| cause.downcast_ref());
     let root = || error.root_cause().to_string();
@@ -55,7 +54,6 @@ pub(crate) fn is_temporary(status: &Status) -> bool {
     status.code >= 500 || status.code == 429 || is_of_path
 }
 
-/// Why a request failed.
 fn failure(error: &kube::Error, root: &str) -> String {
     if let kube::Error::Api(status) = error {
         // The API server answers without a Status where it has no such path.

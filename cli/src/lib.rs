@@ -3,7 +3,6 @@
 //! It computes nothing that the operator or an agent already knows: it reads the operator's status from the API server,
 //! and starts the agents' subcommands by exec.
 
-mod bar;
 mod cli;
 mod commands;
 mod completer;

@@ -40,7 +40,6 @@ struct Progress {
 }
 
 impl Progress {
-    /// Notes that the next line comes from a new connection.
     fn reopen(&mut self) {
         self.repeated = (!self.last.is_empty()).then_some(0);
     }

@@ -88,7 +88,6 @@ impl NameArgument {
 }
 
 impl NamesArgument {
-    /// Acts on all of them side by side, prints the errors, and fails if there is one.
     pub(crate) async fn each(
         &self,
         connection: &Connection,
@@ -217,9 +216,17 @@ impl MiniClusterRef {
 
     /// The pod of this rank; fails unless its runner runs.
     pub(crate) async fn running_pod(&self, rank: u32) -> Result<Pod> {
-        let mut pods = self.pods().await?;
-        let Some(pod) = pods.remove(&rank) else { return Err(self.no_pod(rank, &pods).await?) };
         let name = &self.name;
+        let mut pods = self.pods().await?;
+        let Some(pod) = pods.remove(&rank) else {
+            if pods.is_empty() {
+                let state = self.get().await?.state().map(|state| state.to_string());
+                let state = state.unwrap_or_else(|| "not reconciled yet".to_owned());
+                bail!("{name} has no pods: it is {state}; see `kubectl flux explain {name}`");
+            }
+            let ranks: Vec<String> = pods.keys().map(ToString::to_string).collect();
+            bail!("{name} has no pod of rank {rank}; there are {}", ranks.join(", "));
+        };
         match runner_state(&pod, name) {
             Some(ContainerState { running: Some(_), .. }) => Ok(pod),
             Some(ContainerState { terminated: Some(_), .. }) => {
@@ -231,20 +238,6 @@ impl MiniClusterRef {
                 "rank {rank} of {name} is not running yet: `kubectl flux explain {name}` shows why"
             ),
         }
-    }
-
-    async fn no_pod(&self, rank: u32, others: &BTreeMap<u32, Pod>) -> Result<anyhow::Error> {
-        let cluster = self.get().await?;
-        let name = &self.name;
-        if others.is_empty() {
-            let state = cluster.state().map(|state| state.to_string());
-            let state = state.unwrap_or_else(|| "not reconciled yet".to_owned());
-            return Ok(anyhow!(
-                "{name} has no pods: it is {state}; see `kubectl flux explain {name}`"
-            ));
-        }
-        let ranks: Vec<String> = others.keys().map(ToString::to_string).collect();
-        Ok(anyhow!("{name} has no pod of rank {rank}; there are {}", ranks.join(", ")))
     }
 }
 
@@ -315,7 +308,6 @@ fn is_busy(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code != 404 && is_temporary(status))
 }
 
-/// The paths in the pods of `cluster`.
 pub(crate) fn layout(cluster: &MiniCluster) -> Layout {
     Layout::new(cluster.spec.flux.container.mount_path.clone())
 }

@@ -120,7 +120,9 @@ fn text(parts: &[Part], value: &Value) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.clone(),
         Part::Values(path) => path.text(value, " "),
-        Part::Range(path, parts) => path.values(value).iter().map(|it| text(parts, it)).collect(),
+        Part::Range(Path(path), parts) => {
+            value.query(path).iter().flatten().map(|it| text(parts, it)).collect()
+        }
     });
     texts.collect()
 }
@@ -153,14 +155,9 @@ impl Path {
         }
     }
 
-    fn values<'value>(&self, value: &'value Value) -> Vec<&'value Value> {
-        value.query(&self.0).unwrap_or_default()
-    }
-
-    /// The values as text, with `separator` between them.
     pub(crate) fn text(&self, value: &Value, separator: &str) -> String {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        self.values(value).into_iter().map(text).collect::<Vec<_>>().join(separator)
+        value.query(&self.0).into_iter().flatten().map(text).collect::<Vec<_>>().join(separator)
     }
 }
 

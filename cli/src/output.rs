@@ -185,6 +185,18 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// The bar of an interval on an axis of `width` cells that stands for the time `whole`: the number of empty cells before
+/// it, and its own cells, at least one.
+pub(crate) fn cells(start: i64, duration: i64, whole: i64, width: usize) -> (usize, usize) {
+    let cell = |time: i64| {
+        let time = u128::from(time.clamp(0, whole.max(0)).unsigned_abs());
+        let cell = time * width as u128 / u128::from(whole.max(1).unsigned_abs());
+        usize::try_from(cell).unwrap_or(width)
+    };
+    let from = cell(start).min(width.saturating_sub(1));
+    (from, cell(start.saturating_add(duration)).saturating_sub(from).max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,5 +213,21 @@ mod tests {
     fn durations_are_short() {
         let times = [0.04, 59.94, 60.0, 3599.0, 3600.0, 90_061.0].map(duration);
         assert_eq!(times, ["0.0s", "59.9s", "1m00s", "59m59s", "1h00m", "25h01m"]);
+    }
+
+    #[test]
+    fn bars_have_a_cell_and_stay_inside() {
+        for (start, duration, bar) in [
+            (0, 100, (0, 40)),
+            (50, 25, (20, 10)),
+            (50, 0, (20, 1)),
+            (100, 0, (39, 1)),
+            (100, 100, (39, 1)),
+            (-5, 10, (0, 2)),
+            (0, i64::MAX, (0, 40)),
+        ] {
+            assert_eq!(cells(start, duration, 100, 40), bar, "{start} {duration}");
+        }
+        assert_eq!(cells(0, 0, 0, 40), (0, 1));
     }
 }

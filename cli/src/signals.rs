@@ -15,7 +15,6 @@ type Inner = Vec<(u8, tokio::signal::unix::Signal)>;
 type Inner = tokio::signal::windows::CtrlC;
 
 impl Signals {
-    /// Catches these signals until the process ends.
     #[cfg(unix)]
     pub(crate) fn catch() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -28,7 +27,6 @@ impl Signals {
         caught.collect::<Result<_>>().map(Self)
     }
 
-    /// Catches Ctrl-C until the process ends.
     #[cfg(windows)]
     pub(crate) fn catch() -> Result<Self> {
         tokio::signal::windows::ctrl_c().context("catch Ctrl-C").map(Self)
@@ -50,7 +48,6 @@ impl Signals {
         select_all(received).await.0
     }
 
-    /// Waits for Ctrl-C, and returns the exit code of shells after it.
     #[cfg(windows)]
     pub(crate) async fn next(&mut self) -> u8 {
         self.0.recv().await;

@@ -34,25 +34,21 @@ pub(crate) struct Completion {
 
 impl Completion {
     pub(crate) fn execute(&self) -> Result<()> {
-        if self.shell == INSTALL {
-            print(&install()?.display().to_string());
-        } else {
-            print(&self.text()?);
-        }
-        Ok(())
-    }
-
-    fn text(&self) -> Result<String> {
         let name = &self.shell;
+        if name == INSTALL {
+            print(&install()?.display().to_string());
+            return Ok(());
+        }
         let shells = Shells::builtins();
         let shell = shells.completer(name).with_context(|| format!("complete in {name}"))?;
         let mut text = Vec::new();
         shell.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut text)?;
-        String::from_utf8(text).with_context(|| format!("write the completion for {name}"))
+        let text = String::from_utf8(text);
+        print(&text.with_context(|| format!("write the completion for {name}"))?);
+        Ok(())
     }
 }
 
-/// Puts [`KUBECTL_NAME`] beside the plugin as kubectl has found it, and returns its path.
 fn install() -> Result<PathBuf> {
     let program = PathBuf::from(env::args_os().next().unwrap_or_default());
     ensure!(program.is_absolute(), "run it as `kubectl flux completion install`");

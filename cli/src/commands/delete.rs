@@ -1,5 +1,6 @@
 //! `delete`: deletes MiniClusters with all objects that they own.
 
+use super::validate::checker;
 use crate::completion::names;
 use crate::connection::Connection;
 use crate::duration::duration;
@@ -14,9 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
-use serde_json::Value;
-use std::fs;
-use std::io::{read_to_string, stdin};
+use std::io::stdin;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -94,7 +93,7 @@ impl Delete {
 
     async fn targets(&self, connection: &Connection) -> Result<Vec<MiniClusterRef>> {
         if let Some(file) = &self.file {
-            return in_file(connection, file).with_context(|| format!("read {}", file.display()));
+            return in_file(connection, file);
         }
         let mut names = self.names.clone();
         if names.is_empty() {
@@ -146,10 +145,10 @@ fn has_ended(object: &DynamicObject) -> bool {
 }
 
 fn in_file(connection: &Connection, file: &Path) -> Result<Vec<MiniClusterRef>> {
-    let is_stdin = file == Path::new("-");
-    let text = if is_stdin { read_to_string(stdin()) } else { fs::read_to_string(file) }?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
-    let clusters = documents.iter().filter(|it| it["kind"] == "MiniCluster").map(|document| {
+    let documents = checker().documents_of(file, &mut stdin())?;
+    let documents = documents.map_err(|found| anyhow!("{}", found.faults[0]))?;
+    let values = documents.into_iter().map(|document| document.value);
+    let clusters = values.filter(|it| it["kind"] == "MiniCluster").map(|document| {
         let text = |field: &str| document["metadata"][field].as_str();
         let name = name(text("name").unwrap_or_default()).map_err(|error| anyhow!(error))?;
         let mut connection = connection.clone();

@@ -107,21 +107,17 @@ async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<C
     serde_json::from_slice(&output.stdout).context("read the checks of the agent")
 }
 
-/// A table of failed checks and warnings, or of all checks, each with its remedy below it.
 fn text(ranks: &[Rank], all: bool) -> String {
-    let mut rows = Vec::new();
+    let (mut rows, none) = (Vec::new(), String::new);
     for Rank { rank, checks } in ranks {
         for check in checks
             .iter()
             .filter(|check| all || matches!(check.finding, Finding::Failed | Finding::Warning))
         {
             let result = check.finding.painted();
-            let row = |first: &str, second: &str, third: String, text: String| {
-                vec![first.to_owned(), second.to_owned(), third, text]
-            };
-            rows.push(row(&rank.to_string(), &check.name, result, check.seen.clone()));
+            rows.push(vec![rank.to_string(), check.name.clone(), result, check.seen.clone()]);
             let remedy = check.remedy.iter().map(|remedy| format!("remedy: {remedy}"));
-            rows.extend(remedy.map(|remedy| row("", "", String::new(), remedy)));
+            rows.extend(remedy.map(|remedy| vec![none(), none(), none(), remedy]));
         }
     }
     if rows.is_empty() {

@@ -25,7 +25,7 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Explanation {
+pub(crate) struct Explanation {
     name: String,
     state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,11 +47,7 @@ impl Explain {
     }
 }
 
-pub(crate) async fn explain(target: &MiniClusterRef) -> Result<String> {
-    Ok(explanation(target).await?.text())
-}
-
-async fn explanation(target: &MiniClusterRef) -> Result<Explanation> {
+pub(crate) async fn explanation(target: &MiniClusterRef) -> Result<Explanation> {
     let cluster = target.get().await?;
     let evidence = evidence::gather(target, &cluster, Timestamp::now()).await;
     Ok(Explanation::new(&cluster, evidence))
@@ -94,7 +90,7 @@ impl Explanation {
         Self { name, state, reason: Some(reason.clone()), cause, remedy, evidence }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let reason = self.reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
         let mut lines = vec![format!("{} {}{reason}", bold(&self.name), coloured(self.state))];
         lines.push(format!("{} {}", bold("cause: "), self.cause));

@@ -20,7 +20,6 @@ use read::{Line, Log};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The colours of the ranks; they repeat after the last one.
 const COLOURS: [AnsiColor; 6] = [Cyan, Green, Magenta, Yellow, Blue, BrightBlack];
 
 #[derive(Debug, Args)]
@@ -91,13 +90,9 @@ impl Logs {
         bail!("{} has no rank {rank}; it has the ranks 0 to {last}", self.name.name);
     }
 
-    fn wants(&self, rank: u32) -> bool {
-        self.rank.is_empty() || self.rank.contains(&rank)
-    }
-
-    /// The log of a pod, if the user wants that of its rank.
     fn log(&self, target: &MiniClusterRef, pod: &Pod) -> Result<Option<Log>> {
-        let Some(rank) = rank(pod).filter(|rank| self.wants(*rank)) else { return Ok(None) };
+        let is_wanted = |rank: &u32| self.rank.is_empty() || self.rank.contains(rank);
+        let Some(rank) = rank(pod).filter(is_wanted) else { return Ok(None) };
         let container = self.container.as_ref().unwrap_or(&target.name);
         let names = container_names(pod);
         ensure!(
@@ -151,11 +146,8 @@ impl Logs {
         let ends = read::merged(target, logs, |line| self.print(line)).await;
         let rotated: Vec<_> = ends.iter().flatten().flatten().map(ToString::to_string).collect();
         let is_part = self.since.is_some() || self.since_time.is_some() || self.tail.is_some();
-        if !is_part
-            && self.container.is_none()
-            && !rotated.is_empty()
-            && !cluster.spec.logging.quiet
-        {
+        let is_other = self.container.is_some() || cluster.spec.logging.quiet;
+        if !is_part && !is_other && !rotated.is_empty() {
             let ranks = rotated.join(", ");
             print_stderr(&format!(
                 "the first lines of these ranks are missing: {ranks}; the node has rotated their logs (containerLogMaxSize of the kubelet)"

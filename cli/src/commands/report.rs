@@ -8,7 +8,7 @@ use crate::exec;
 use crate::log_stream;
 use crate::minicluster::{MiniClusterRef, NameArgument, is_of_pod, layout};
 use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use flate2::{Compression, write::GzEncoder};
 use flux_api::crd::MiniCluster;
@@ -169,28 +169,26 @@ fn belongs(plural: &str, object: &Value, minicluster: &str, names: &BTreeSet<Str
         _ => {
             let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             let labels = &object["metadata"]["labels"];
-            owners.any(|it| {
-                ["MiniCluster", "Job"].iter().any(|kind| it["kind"] == *kind)
-                    && it["name"] == minicluster
-            }) || labels[JOB_NAME] == minicluster
+            let kinds = ["MiniCluster", "Job"];
+            owners
+                .any(|it| it["name"] == minicluster && kinds.iter().any(|kind| it["kind"] == *kind))
+                || labels[JOB_NAME] == minicluster
                 || (labels[NAME] == minicluster && labels[MANAGED_BY] == MANAGED_BY_VALUE)
         }
     }
 }
 
 /// What is read of a pod: the logs of its containers, also of those that were replaced, and the answers of its programs.
-fn reads(
-    target: &MiniClusterRef,
+fn reads<'pod>(
+    target: &'pod MiniClusterRef,
     cluster: Option<&MiniCluster>,
-    pod: &Value,
-) -> Vec<BoxFuture<'static, Entry>> {
-    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-    let api: Api<Pod> = Api::namespaced(target.connection.client.clone(), namespace);
+    pod: &'pod Value,
+) -> Vec<BoxFuture<'pod, Entry>> {
     let name = name(pod);
     let mut reads = Vec::new();
     let mut runs = false;
-    let states = ["initContainerStatuses", "containerStatuses"];
-    for state in states.iter().filter_map(|kind| pod["status"][kind].as_array()).flatten() {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    for state in lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten() {
         let container = state["name"].as_str().unwrap_or_default();
         runs |= container == target.name && !state["state"]["running"].is_null();
         let current = state["state"]["waiting"].is_null().then_some(false);
@@ -198,38 +196,44 @@ fn reads(
         reads.extend(current.into_iter().chain(previous).map(|previous| {
             let end = if previous { ".previous.log" } else { ".log" };
             let path = format!("logs/{name}/{container}{end}");
-            log(api.clone(), name.to_owned(), container.to_owned(), previous)
-                .map(|content| (path, content))
-                .boxed()
+            async move { (path, log(target, pod, container, previous).await) }.boxed()
         }));
     }
-    let Some(cluster) = cluster.filter(|_| runs) else { return reads };
-    let (agent, flux) = (layout(cluster).agent(), layout(cluster).client());
-    let of_agent = (format!("agents/{name}.json"), vec![&*agent, "status", "--output", "json"]);
-    let is_lead = pod["metadata"]["labels"][COMPLETION_INDEX] == "0";
-    let questions = QUESTIONS.iter().filter(|_| is_lead).map(|question| {
-        (format!("flux/{}.txt", question.join("-")), [&[&*flux], *question].concat())
-    });
-    for (path, argv) in std::iter::once(of_agent).chain(questions) {
-        let (target, pod) = (target.clone(), name.to_owned());
-        let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
-        reads.push(async move { (path, answer(&target, &pod, &argv).await) }.boxed());
+    let Some(layout) = cluster.filter(|_| runs).map(layout) else { return reads };
+    let status = ["status", "--output", "json"];
+    let mut programs = vec![(format!("agents/{name}.json"), layout.agent(), &status[..])];
+    let questions = QUESTIONS.iter().filter(|_| pod["metadata"]["labels"][COMPLETION_INDEX] == "0");
+    programs.extend(
+        questions.map(|question| {
+            (format!("flux/{}.txt", question.join("-")), layout.client(), *question)
+        }),
+    );
+    for (path, program, arguments) in programs {
+        let argv: Vec<String> =
+            [&[program.as_str()], arguments].concat().into_iter().map(str::to_owned).collect();
+        reads.push(async move { (path, answer(target, name, &argv).await) }.boxed());
     }
     reads
 }
 
-async fn log(api: Api<Pod>, pod: String, container: String, previous: bool) -> Result<Vec<u8>> {
-    let container = Some(container);
+async fn log(
+    target: &MiniClusterRef,
+    pod: &Value,
+    container: &str,
+    previous: bool,
+) -> Result<Vec<u8>> {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+    let api: Api<Pod> = Api::namespaced(target.connection.client.clone(), namespace);
+    let container = Some(container.to_owned());
     let parameters = LogParams { container, previous, timestamps: true, ..LogParams::default() };
-    log_stream::whole(&api, &pod, &parameters).await
+    log_stream::whole(&api, name(pod), &parameters).await
 }
 
 async fn answer(target: &MiniClusterRef, pod: &str, argv: &[String]) -> Result<Vec<u8>> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let Ok(output) = timeout(PROGRAM_TIMEOUT, exec::capture(target, pod, &argv)).await else {
-        bail!("it has not ended after {} s", PROGRAM_TIMEOUT.as_secs())
-    };
-    let output = output?;
+    let output = timeout(PROGRAM_TIMEOUT, exec::capture(target, pod, &argv)).await;
+    let late = || format!("it has not ended after {} s", PROGRAM_TIMEOUT.as_secs());
+    let output = output.with_context(late)??;
     ensure!(output.code == 0, "{}", output.failure());
     Ok(output.stdout)
 }

@@ -49,7 +49,6 @@ const GPUS: [(&str, Count); 3] = [
     ("ALLOCATED", |rank| rank.gpus_allocated),
 ];
 
-/// The table, with columns for GPUs if any rank has one.
 fn text(ranks: &[RankStatus]) -> String {
     let has_gpus = ranks.iter().any(|rank| rank.gpus > 0);
     let counts = || CORES.iter().chain(GPUS.iter().filter(|_| has_gpus));

@@ -4,7 +4,7 @@ mod follow;
 mod options;
 mod specification;
 
-use crate::commands::explain::explain;
+use crate::commands::explain::explanation;
 use crate::commands::status::summary;
 use crate::connection::Connection;
 use crate::error::{line, misuse};
@@ -45,7 +45,6 @@ pub(crate) struct Run {
 
 struct Outcome {
     code: Result<u8>,
-    /// Why the MiniCluster is not deleted, and what to do.
     kept: Option<String>,
 }
 
@@ -169,8 +168,8 @@ impl Run {
         let code = code(&cluster);
         let is_of_command = is_of_command(&cluster);
         if !is_of_command {
-            match explain(target).await {
-                Ok(text) => print_stderr(&text),
+            match explanation(target).await {
+                Ok(explanation) => print_stderr(&explanation.text()),
                 Err(error) => print_stderr(&format!("{}\n{}", summary(&cluster), line(&error))),
             }
         } else if code != Some(0) {

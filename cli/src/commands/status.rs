@@ -1,11 +1,10 @@
 //! `status`: shows state, ranks and timings of a MiniCluster.
 
-use crate::bar::cells;
 use crate::connection::Connection;
 use crate::error::misuse;
 use crate::minicluster::{MiniClusterRef, NamesArgument, runner, targets};
 use crate::object_format::ObjectFormat;
-use crate::output::{age, bold, coloured, or_dash, paint, print, table};
+use crate::output::{age, bold, cells, coloured, or_dash, paint, print, table};
 use crate::retry::is_of_connection;
 use anstyle::AnsiColor;
 use anyhow::{Result, anyhow};

@@ -92,7 +92,6 @@ impl Attach {
     }
 }
 
-/// Prints the output of a job and returns its exit code. An interrupt does not end the job.
 pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
     tokio::select! {
         code = print_output(lead, job) => code,

@@ -1,7 +1,7 @@
 //! `scale`, `suspend` and `resume`: the number of pods, `spec.suspend`, and the annotation that resumes an idle MiniCluster.
 
 use super::status::summary;
-use super::wait::{Goal, until};
+use super::wait::{Goal, end};
 use crate::connection::Connection;
 use crate::minicluster::{MiniClusterRef, NamesArgument, objects};
 use crate::output::{print, print_stderr};
@@ -76,7 +76,8 @@ pub(crate) async fn resume_idle(target: &MiniClusterRef) -> Result<()> {
     }
     print_stderr(&format!("{} is idle: resuming it", target.name));
     patch(target, resumption()).await?;
-    let (cluster, is_ready) = until(target, Goal::Ready).await?;
+    let ready = target.until(|cluster| end(target, &Goal::Ready, cluster));
+    let (cluster, is_ready) = ready.await?;
     if !is_ready {
         bail!("{}", summary(&cluster));
     }

@@ -49,7 +49,6 @@ impl Validate {
         Ok(ExitCode::from(offline::exit_code(&all)))
     }
 
-    /// The findings of this checker and of the API server, by document.
     async fn check_with(&self, connection: &Connection) -> Vec<Result<Findings>> {
         let mut all = Vec::new();
         for file in &self.files {

@@ -23,7 +23,7 @@ pub(crate) struct Wait {
     /// Goal: ready (the required brokers are online), end (success or failure), complete (exit code 0), suspended (its
     /// pods are gone), delete, or condition=TYPE[=STATUS]
     #[arg(long = "for", value_parser = goal, default_value = "end", value_name = "WHAT")]
-    #[arg(add = ArgValueCandidates::new(candidates))]
+    #[arg(add = ArgValueCandidates::new(|| GOALS.map(|(word, _)| CompletionCandidate::new(word)).into()))]
     goal: Goal,
     /// Longest time to wait, as 30s or 1h30m; a number without a unit is in seconds [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -48,10 +48,6 @@ const GOALS: [(&str, Goal); 5] = [
     ("suspended", Goal::Suspended),
     ("delete", Goal::Delete),
 ];
-
-fn candidates() -> Vec<CompletionCandidate> {
-    GOALS.iter().map(|(word, _)| CompletionCandidate::new(*word)).collect()
-}
 
 fn goal(text: &str) -> Result<Goal, String> {
     if let Some(condition) = text.strip_prefix("condition=") {
@@ -108,11 +104,7 @@ impl Wait {
     }
 }
 
-/// Waits until the MiniCluster has reached `goal` (true) or can no longer reach it (false).
-pub(crate) async fn until(target: &MiniClusterRef, goal: Goal) -> Result<(MiniCluster, bool)> {
-    target.until(|cluster| end(target, &goal, cluster)).await
-}
-
+/// The MiniCluster, if the wait for `goal` ends with it, and whether it has reached that.
 pub(crate) fn end(
     target: &MiniClusterRef,
     goal: &Goal,

@@ -15,11 +15,8 @@ async fn ran(scene: &Scene, program: &Path, words: &[&str]) -> Ended {
 
 #[tokio::test]
 async fn kubectl_completes_by_the_installed_program() {
-    let scene = Scene::new().await;
-    scene.minicluster("hello", "Running", "Running", None);
-    for rank in [0, 1] {
-        scene.pod("hello", rank, "a", "running");
-    }
+    let scene = Scene::hello("Running", "running").await;
+    scene.pod("hello", 1, "a", "running");
     let namespace = json!({ "metadata": { "name": "lab" } });
     scene.endpoint.server.put("/api/v1/namespaces/lab", namespace);
     scene.file("in.lj", "");

@@ -29,9 +29,7 @@ async fn report(scene: &Scene) -> BTreeMap<String, String> {
 
 #[tokio::test]
 async fn a_report_has_all_but_secrets() {
-    let scene = Scene::new().await;
-    scene.minicluster("hello", "Running", "Running", None);
-    scene.pod("hello", 0, "a", "terminated");
+    let scene = Scene::hello("Running", "terminated").await;
     scene.pod("b", 0, "a", "running");
     let system = "flux-operator-system";
     let operator = json!({
@@ -53,6 +51,9 @@ async fn a_report_has_all_but_secrets() {
         "name": "made", "labels": { "app.kubernetes.io/name": "hello", "app.kubernetes.io/managed-by": "flux-operator" },
     });
     put("default/configmaps/made", json!({ "metadata": of_operator }));
+    let of_job = json!([{ "kind": "Job", "name": "hello", "apiVersion": "", "uid": "" }]);
+    let of_job = json!({ "name": "of-job", "ownerReferences": of_job });
+    put("default/configmaps/of-job", json!({ "metadata": of_job }));
     put("default/events/1", about("hello-0-gone"));
     put("default/events/2", about("hello-world"));
     put("default/events/3", about("hello-curve"));
@@ -71,6 +72,7 @@ async fn a_report_has_all_but_secrets() {
         ("objects/miniclusters.yaml", "name: hello"),
         ("objects/secrets.yaml", "curve.cert: left out"),
         ("objects/configmaps.yaml", "name: made"),
+        ("objects/configmaps.yaml", "name: of-job"),
         ("objects/events.yaml", "hello-0-gone"),
         ("objects/events.yaml", "hello-curve"),
         ("operator/pods.yaml", "name: operator"),

@@ -133,7 +133,7 @@ impl Scene {
         command
     }
 
-    /// The same from a script, which has to run `"$0" "$@"`.
+    /// Starts it from a script, which has to run `"$0" "$@"`.
     pub(crate) fn start_by(&self, script: &str, arguments: &[&str]) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_kubectl-flux"), "--kubeconfig"]);
@@ -191,7 +191,6 @@ impl Scene {
     }
 }
 
-/// Removes MiniClusters that have been deleted in the foreground, as the garbage collector does.
 async fn collect(server: Server) {
     loop {
         for path in server.paths(MINICLUSTERS) {

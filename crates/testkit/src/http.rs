@@ -37,13 +37,6 @@ pub enum Reaction {
     SilentAfter(usize),
 }
 
-struct Rule {
-    /// A part of `METHOD path?query`.
-    pattern: String,
-    left: usize,
-    reaction: Reaction,
-}
-
 /// A server at an address.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -52,7 +45,8 @@ pub struct Endpoint {
     /// The logs of pods.
     pub logs: Logs,
     url: String,
-    rules: Arc<Mutex<Vec<Rule>>>,
+    /// A part of `METHOD path?query`, for how many more requests with that, and what happens to them.
+    rules: Arc<Mutex<Vec<(String, usize, Reaction)>>>,
     requests: Arc<watch::Sender<Vec<String>>>,
     /// A new value breaks all open connections.
     breaks: Arc<watch::Sender<()>>,
@@ -91,8 +85,7 @@ impl Endpoint {
 
     /// Lets the next `times` requests whose `METHOD path?query` contains `pattern` end with `reaction`.
     pub fn react(&self, pattern: &str, times: usize, reaction: Reaction) {
-        let rule = Rule { pattern: pattern.to_owned(), left: times, reaction };
-        self.rules.lock().unwrap().push(rule);
+        self.rules.lock().unwrap().push((pattern.to_owned(), times, reaction));
     }
 
     /// Breaks all connections that are open now.
@@ -128,9 +121,10 @@ impl Endpoint {
 
     fn reaction(&self, request: &str) -> Option<Reaction> {
         let mut rules = self.rules.lock().unwrap();
-        let rule = rules.iter_mut().find(|it| it.left > 0 && request.contains(&it.pattern))?;
-        rule.left -= 1;
-        Some(rule.reaction)
+        let mut rules = rules.iter_mut();
+        let (_, left, reaction) = rules.find(|it| it.1 > 0 && request.contains(&it.0))?;
+        *left -= 1;
+        Some(*reaction)
     }
 }
 

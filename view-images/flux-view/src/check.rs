@@ -72,7 +72,6 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     checks
 }
 
-/// The file system of a pod with the images of the request.
 struct Pod {
     view: PathBuf,
     /// The view and its packages.
@@ -134,7 +133,6 @@ impl Pod {
     }
 }
 
-/// The libraries that the programs of the view load, from the view and from the application's image.
 #[derive(Debug, Default)]
 struct Loaded {
     files: usize,
@@ -284,7 +282,6 @@ fn python(pod: &Pod) -> Found {
     Found::ok(format!("{shown} ({name})"))
 }
 
-/// Checks for the plugin of Flux's shell that Open MPI 5 needs.
 fn pmix(pod: &Pod) -> Found {
     let names = ["lib", "lib64"].map(|lib| pod.view.join(lib).join("flux/shell/plugins/pmix.so"));
     if let Some(plugin) = names.iter().find(|path| pod.own.file(path).is_some()) {

@@ -72,14 +72,12 @@ fn is_python(path: &Path) -> bool {
     in_bin && (name == "python3" || python_version(name).is_some())
 }
 
-/// The Pythons for which the Flux in `view` has modules, as `python3.11`.
 pub(super) fn pythons_of_flux(sysroot: &Sysroot, view: &Path) -> Vec<String> {
     let mut names = sysroot.names(&view.join("lib/flux"));
     names.retain(|name| python_version(name).is_some());
     names
 }
 
-/// `3.11` for `python3.11`.
 pub(super) fn python_version(name: &str) -> Option<&str> {
     let version = name.strip_prefix("python")?;
     let minor = version.strip_prefix("3.")?;

@@ -178,8 +178,7 @@ async fn message_of(
     })
 }
 
-/// Warning Events of the MiniCluster, its Job and its pods, the newest last. Events of an earlier MiniCluster with the
-/// same name are not among them.
+/// The last Warning Events of the MiniCluster, its Job and its pods, but not of an earlier one with the same name.
 async fn events(
     target: &MiniClusterRef,
     cluster: &MiniCluster,

@@ -25,7 +25,6 @@ pub(super) struct Log {
     pub rank: u32,
     pub pod: String,
     pub parameters: LogParams,
-    /// How many of its last lines are printed, if not all.
     pub tail: Option<usize>,
     pub broker: bool,
 }

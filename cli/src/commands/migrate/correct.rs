@@ -11,7 +11,6 @@ const SPELLINGS: [(&str, &str); 3] = [
     ("commands.preBroker", "commands.brokerPre"),
 ];
 
-/// The name of every headless Service of the operator in Go.
 const HEADLESS_NAME: &str = "flux-service";
 
 pub(super) fn correct(document: &mut Value) -> Vec<FieldNote> {
@@ -68,7 +67,6 @@ fn spellings(path: &str, container: &mut Value, notes: &mut Vec<FieldNote>) {
     }
 }
 
-/// Moves `addCapabilities` to `capabilities.add`, as in Kubernetes.
 fn capabilities(path: &str, container: &mut Value, notes: &mut Vec<FieldNote>) {
     let Some(Value::Object(context)) = container.get_mut("securityContext") else { return };
     let Some(Value::Array(old)) = context.get("addCapabilities").cloned() else { return };
@@ -137,7 +135,6 @@ fn directory(volume: &Value) -> Option<Value> {
     fields.get("path").filter(|path| is_directory && path.is_string()).cloned()
 }
 
-/// Keeps the name of the headless Service in files that use it.
 fn headless_name(document: &mut Value, notes: &mut Vec<FieldNote>) {
     let Value::Object(specification) = &mut document["spec"] else { return };
     let is_named = specification.values().any(|field| mentions(field, HEADLESS_NAME));
@@ -152,7 +149,6 @@ fn headless_name(document: &mut Value, notes: &mut Vec<FieldNote>) {
     }
 }
 
-/// The object in the field `name`; creates it if there is none.
 fn object_in<'fields>(
     fields: &'fields mut Map<String, Value>,
     name: &str,

@@ -30,12 +30,11 @@ fn walk(value: &mut Value) {
             ("curveCert", Value::String(text)) => LEFT_OUT.clone_into(text),
             (AGENT_CONFIG_KEY, Value::String(text)) => *text = without_secrets(text),
             ("environment", Value::Object(variables)) => {
-                let variables = variables.iter_mut();
-                variables.for_each(|(name, value)| {
+                for (name, value) in variables {
                     if let Value::String(text) = value {
                         hide(name, text);
                     }
-                });
+                }
             }
             _ => walk(value),
         }

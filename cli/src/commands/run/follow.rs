@@ -7,13 +7,13 @@ use crate::minicluster::{MiniClusterRef, has_log};
 use crate::output::print_stderr;
 use anyhow::{Context as _, Result, ensure};
 use flux_api::crd::{MiniCluster, State};
-use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
 use std::cell::RefCell;
 use std::future::ready;
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,18 +28,15 @@ const TICK: Duration = Duration::from_millis(120);
 /// The state of the run: a changing line on a terminal, otherwise one line for each message.
 pub(super) struct Progress {
     name: String,
-    bar: Option<ProgressBar>,
+    /// Hidden without a terminal.
+    bar: ProgressBar,
     last: String,
 }
 
 impl Progress {
     pub(super) fn new(name: &str) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
-            bar.set_style(ProgressStyle::default_spinner());
-            bar.enable_steady_tick(TICK);
-            bar
-        });
+        let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+        bar.enable_steady_tick(TICK);
         let mut progress = Self { name: name.to_owned(), bar, last: String::new() };
         progress.print("created");
         progress
@@ -56,17 +53,12 @@ impl Progress {
         if line == self.last {
             return;
         }
-        match &self.bar {
-            Some(bar) => bar.set_message(line.clone()),
-            None => print_stderr(&line),
+        if self.bar.is_hidden() || self.bar.is_finished() {
+            print_stderr(&line);
+        } else {
+            self.bar.set_message(line.clone());
         }
         self.last = line;
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
     }
 }
 
@@ -92,22 +84,19 @@ pub(super) async fn follow(
     let copied = over_pods(target, Some(0), ended, |lead| {
         let has_log = has_log(lead, &target.name);
         if has_log {
-            progress.borrow_mut().clear();
+            progress.borrow().bar.finish_and_clear();
             output.add(lead);
         }
         Ok(has_log)
     });
     let (cluster, listed) = copied.await?;
-    progress.into_inner().clear();
+    progress.into_inner().bar.finish_and_clear();
     Ok((cluster, output.finish(listed).await))
 }
 
-/// The output of the leads of a run, copied to the standard output one after the other.
 struct Output {
-    /// The leads whose logs are copied.
     leads: UnboundedSender<String>,
     is_empty: bool,
-    /// Ends with the reason why a part is missing.
     copy: JoinHandle<Option<String>>,
     lines: Arc<AtomicUsize>,
 }
@@ -127,15 +116,13 @@ impl Output {
         Self { leads, is_empty: true, copy, lines }
     }
 
-    /// Copies the log of this lead after those before it.
     fn add(&mut self, lead: &Pod) {
         self.is_empty = false;
         // The task that receives it ends after this sender.
         let _ = self.leads.send(lead.name_any());
     }
 
-    /// Waits for the end of the output, and returns the reason why a part is missing. `listed` has the error of the last
-    /// list of leads.
+    /// Waits for the end of the output, and returns why a part is missing. `listed` is the last list of leads.
     async fn finish(mut self, listed: Result<()>) -> Option<String> {
         if self.is_empty {
             let gone = |()| "the lead's pod is gone".to_owned();

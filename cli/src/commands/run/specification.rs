@@ -15,7 +15,6 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Largest length of the part of a generated name that comes from the image.
 const MAX_STEM_LENGTH: usize = 30;
 /// What `run` has made and could not delete goes so many seconds after its end.
 const LEFTOVER_SECONDS: i64 = 3600;
@@ -63,7 +62,6 @@ pub(super) struct Made {
     pub object: Value,
     /// Whether nobody else can have given a MiniCluster this name.
     pub has_random_name: bool,
-    /// The file, or `the command line`.
     source: PathBuf,
 }
 
@@ -186,7 +184,6 @@ fn of_image() -> Value {
     })
 }
 
-/// The only MiniCluster in this file, as it is there.
 fn read(file: &Path) -> Result<Value> {
     let documents = match checker().documents_of(file, &mut std::io::stdin())? {
         Ok(documents) => documents,
@@ -239,82 +236,34 @@ mod tests {
         spec: RunSpec,
     }
 
-    fn made(words: &[&str]) -> Result<Made> {
-        let words = [&["run"], words].concat();
+    fn made(line: &str) -> Result<Made> {
+        let words = shlex::split(&format!("run {line}")).unwrap();
         Line::try_parse_from(words).unwrap().spec.minicluster(&mut || Ok(0))
     }
 
-    fn spec(options: &str) -> Value {
-        let words: Vec<&str> = options.split(' ').collect();
-        made(&words).unwrap().object["spec"].take()
-    }
-
     #[test]
-    fn an_image_and_a_command_are_a_minicluster() {
-        let options = "example/lammps:2 -s4 -t8 -eA=1=2 --queue night -w /d -- sh -c";
-        let words: Vec<&str> = options.split(' ').chain(["exit 7"]).collect();
-        let made = made(&words).unwrap();
-        made.check().unwrap();
-        assert_eq!(
-            made.object["metadata"],
-            json!({ "name": "lammps-bbbbb", "labels": { QUEUE_LABEL: "night" } })
-        );
-        assert_eq!(
-            made.object["spec"],
-            json!({
-                "size": 4, "tasks": 8, "logging": { "quiet": true },
-                "containers": [{
-                    "image": "example/lammps:2", "command": "sh -c 'exit 7'", "workingDir": "/d",
-                    "environment": { "A": "1=2" },
-                }],
-            })
-        );
-    }
-
-    #[test]
-    fn resources_and_volumes_have_options() {
-        let made = spec(
+    fn options_are_fields_of_a_minicluster() {
+        let lines = [
+            "example/lammps:2 -s4 -t8 -eA=1=2 --queue night -w /d -- sh -c 'exit 7'",
             "a --cpu 4 --memory 8Gi --gpus 2 --gpus amd.com/gpu=1 --time 1h30m --service-account me \
              --image-pull-secret key --node-selector gpu=yes --rest --volume data:/data --volume /scratch:/s:ro \
              --volume secret/token:/t -- x",
-        );
-        assert_eq!(made["deadlineSeconds"], 5400);
-        assert_eq!(made["flux"], json!({ "rest": {} }));
-        assert_eq!(
-            made["pod"],
-            json!({ "serviceAccountName": "me", "nodeSelector": { "gpu": "yes" } })
-        );
-        let container = &made["containers"][0];
-        assert_eq!(container["imagePullSecret"], "key");
-        let limits = json!({ "cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 2, "amd.com/gpu": 1 });
-        assert_eq!(container["resources"], json!({ "limits": limits }));
-        assert_eq!(
-            container["volumes"],
-            json!({
-                "volume-1": { "claimName": "data", "path": "/data" },
-                "volume-2": { "hostPath": "/scratch", "path": "/s", "readOnly": true },
-                "volume-3": { "secretName": "token", "path": "/t" },
-            })
-        );
-    }
-
-    #[test]
-    fn an_interactive_instance_has_no_command_of_its_own() {
-        let made = spec("ubuntu -i --name mine -- bash");
-        assert_eq!(
-            (&made["interactive"], &made["containers"][0]["command"]),
-            (&json!(true), &Value::Null)
-        );
+            "ubuntu -i --name mine -- bash",
+        ];
+        insta::assert_yaml_snapshot!(lines.map(|line| {
+            let made = made(line).unwrap();
+            made.check().unwrap();
+            made.object
+        }));
     }
 
     #[test]
     fn incomplete_command_lines_are_refused() {
-        for (words, expected) in [
-            (&["ubuntu"][..], "there is no command"),
-            (&["-f", "/no/such", "--", "true"], "read /no/such"),
-        ] {
-            let error = made(words).unwrap_err().to_string();
-            assert!(error.contains(expected), "{words:?}: {error}");
+        for (line, expected) in
+            [("ubuntu", "there is no command"), ("-f /no/such -- true", "read /no/such")]
+        {
+            let error = made(line).unwrap_err().to_string();
+            assert!(error.contains(expected), "{line}: {error}");
         }
         let no_value = Line::try_parse_from(["run", "ubuntu", "-eA", "--", "true"]).err().unwrap();
         assert!(no_value.to_string().contains("NAME=VALUE"), "{no_value}");

@@ -112,7 +112,6 @@ fn row(job: &JobReport) -> Row<'_> {
     ])
 }
 
-/// The last lines of the output that fit. The title says if lines are missing.
 fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let id = state.selected.as_deref().unwrap_or_default();
     let mut title = match state.job() {

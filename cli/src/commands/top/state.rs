@@ -10,9 +10,7 @@ pub(super) struct State {
     pub name: String,
     pub report: InstanceReport,
     pub selected: Option<String>,
-    /// Whether the output of the selected job is shown instead of the jobs.
     pub shows_output: bool,
-    /// Whether the user is asked to confirm that the selected job is cancelled.
     pub confirms: bool,
     pub error: Option<String>,
     pub message: Option<String>,
@@ -60,7 +58,6 @@ impl State {
         self.report.jobs.get(self.position()?)
     }
 
-    /// The job whose output the next report needs.
     pub(super) fn followed(&self) -> Option<String> {
         self.selected.clone().filter(|_| self.shows_output)
     }

@@ -17,7 +17,6 @@ pub(super) const START: &str = "start";
 /// The container runs, and the phases of its agent are unknown.
 pub(super) const RUN: &str = "run";
 
-/// All ranks on one time axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chart {
@@ -33,7 +32,6 @@ pub(super) struct Row {
     pub rank: u32,
     pub pod: String,
     pub node: Option<String>,
-    /// Exit code of the runner, if it has ended.
     pub exit_code: Option<i32>,
     pub segments: Vec<Segment>,
 }
@@ -45,7 +43,6 @@ pub(super) struct Segment {
     pub name: String,
     pub start_milliseconds: i64,
     pub duration_milliseconds: i64,
-    /// Whether it has not ended yet.
     pub continues: bool,
 }
 

@@ -1,9 +1,8 @@
 //! The chart as text.
 
 use super::chart::{Chart, RUN, Row, SCHEDULE, START};
-use crate::bar::cells;
 use crate::commands::status::milliseconds;
-use crate::output::{or_dash, paint, table};
+use crate::output::{cells, or_dash, paint, table};
 use anstyle::AnsiColor;
 use flux_contract::phase;
 use std::fmt::Write as _;
@@ -38,7 +37,7 @@ pub(super) fn text(chart: &Chart, columns: usize) -> String {
         })
         .sum();
     let width = columns.saturating_sub(used + GAP).max(MIN_WIDTH);
-    let axis = axis(chart.milliseconds, width);
+    let axis = format!("0{:>1$}", milliseconds(chart.milliseconds), width - 1);
     let header: Vec<&str> = HEADER.into_iter().chain([axis.as_str()]).collect();
     let lines = chart.rows.iter().zip(rows).map(|(row, facts)| {
         facts.into_iter().chain([bar(row, chart.milliseconds, width)]).collect()
@@ -48,12 +47,6 @@ pub(super) fn text(chart: &Chart, columns: usize) -> String {
 
 fn facts(row: &Row) -> [String; 3] {
     [row.rank.to_string(), or_dash(row.exit_code), or_dash(row.node.as_ref())]
-}
-
-/// The axis: zero at its start, the whole time at its end.
-fn axis(whole: i64, width: usize) -> String {
-    let end = milliseconds(whole);
-    format!("0{end:>width$}", width = width.saturating_sub(1))
 }
 
 fn bar(row: &Row, whole: i64, width: usize) -> String {

@@ -124,18 +124,11 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_field_of_the_minicluster() {
-        let object: MiniCluster = serde_json::from_value(json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": { "name": "hello" },
-            "spec": {
-                "containers": [
-                    { "name": "web", "image": "b", "runFlux": false },
-                    { "image": "a", "resources": {} },
-                ],
-                "services": [{ "name": "db", "image": "c" }],
-                "pod": { "labels": { "a": "b" } },
-            },
-        }))
+        let object: MiniCluster = serde_saphyr::from_str(
+            "{apiVersion: flux-framework.org/v1alpha2, kind: MiniCluster, metadata: {name: hello}, spec: { \
+             containers: [{name: web, image: b, runFlux: false}, {image: a, resources: {}}], \
+             services: [{name: db, image: c}], pod: {labels: {a: b}}}}",
+        )
         .unwrap();
         let init = json!([{ "name": "flux-view" }, { "name": "web" }]);
         let pod = json!({ "containers": [{ "name": "hello" }], "initContainers": init });

@@ -25,7 +25,6 @@ impl Contents {
         self.libraries(&flux);
     }
 
-    /// Reads the headers of `flux`, and checks that it was built for this view.
     fn flux(&mut self) -> Elf {
         let data = self.sysroot.read(&self.view.join("bin/flux")).unwrap_or_default();
         self.compiled =
@@ -49,7 +48,6 @@ impl Contents {
         elf
     }
 
-    /// Adds bash, also as the `sh` of Flux's scripts.
     fn shell(&mut self) {
         let Some(bash) = self.installed(&self.view.join("bin/bash")) else {
             self.fault(
@@ -101,7 +99,6 @@ impl Contents {
         self.loader = path;
     }
 
-    /// Adds the libraries of all collected files, and the libraries of those.
     fn libraries(&mut self, flux: &Elf) {
         let own = ["lib", "lib64"].map(|directory| self.view.join(directory));
         let sysroot = self.sysroot.clone();
@@ -149,7 +146,6 @@ impl Contents {
         self.library_directories = std::iter::once(first).chain(directories).collect();
     }
 
-    /// Adds the library `name` of the system, and returns its path in the view if it is new.
     fn library(&mut self, name: &str, found: &Path) -> Option<PathBuf> {
         let path = Path::new(LIBRARIES).join(Path::new(name).file_name().unwrap_or_default());
         let part = if is_of_c_library(name) { Part::CLibrary } else { Part::Libraries };

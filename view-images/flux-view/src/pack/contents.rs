@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-/// Directories in which distributions install programs.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,7 +56,6 @@ pub(super) struct Entry {
     pub(super) content: Content,
 }
 
-/// A reason why the view cannot be packed, and what to do about it.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) cause: String,
@@ -93,7 +91,6 @@ pub(super) struct Contents {
     pub(super) machine: u16,
     pub(super) loader: PathBuf,
     pub(super) library_directories: Vec<PathBuf>,
-    /// Text that is appended to files, by their paths relative to the view.
     pub(super) additions: BTreeMap<PathBuf, String>,
     /// The directory of the extension modules that an image's own Python also loads.
     pub(super) extensions: Option<PathBuf>,
@@ -101,7 +98,6 @@ pub(super) struct Contents {
     pub(super) interpreters: BTreeMap<String, PathBuf>,
     pub(super) left_out: Amount,
     pub(super) faults: Vec<Fault>,
-    /// Unusual findings that may be intended.
     pub(super) warnings: Vec<String>,
 }
 
@@ -115,7 +111,6 @@ impl Contents {
         self.faults.push(Fault::new(cause, remedy));
     }
 
-    /// The headers of all programs and libraries, each with its path in the view and the path where it was found.
     pub(super) fn elfs(&self) -> impl Iterator<Item = (&Path, &Path, &Elf)> {
         self.entries.iter().filter_map(|(path, entry)| match &entry.content {
             Content::File { found, elf: Some(elf), .. } => {
@@ -125,7 +120,6 @@ impl Contents {
         })
     }
 
-    /// Adds the file `from` at `path` of the view, unless there is an entry.
     pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
         let (Ok(found), Some(source)) = (self.sysroot.resolve(from), self.sysroot.file(from))
         else {
@@ -143,8 +137,7 @@ impl Contents {
         }
     }
 
-    /// Adds the contents of the directory `from` at `path` of the view, except for the relative paths that are
-    /// `left_out`.
+    /// Adds the directory `from` at `path` of the view, without the relative paths that are `left_out`.
     pub(super) fn tree(
         &mut self,
         path: &Path,

@@ -111,7 +111,6 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
     lead_to_packages(contents, modules);
 }
 
-/// Adds the packages from the directories of all distributions.
 fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) {
     let to = modules.join(DIRECTORY);
     let mut sites = Vec::new();
@@ -203,7 +202,6 @@ fn is_of_package(name: &str, package: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && is_module))
 }
 
-/// Checks that Flux's own modules are for this version of Python.
 fn bindings(contents: &mut Contents, name: &str) {
     let versions = pythons_of_flux(&contents.sysroot, &contents.view);
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {

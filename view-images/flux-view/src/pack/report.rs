@@ -16,7 +16,6 @@ pub(crate) struct PackReport {
     total: Amount,
     left_out: Amount,
     pub(super) stripped: u64,
-    /// Unusual findings that may be intended.
     pub(super) warnings: Vec<String>,
 }
 

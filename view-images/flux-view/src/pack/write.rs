@@ -15,7 +15,6 @@ use walkdir::WalkDir;
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 pub(super) struct ViewWriter<'run> {
     loader: String,
-    /// Search path for libraries, a list of run-time paths.
     search_path: String,
     contents: &'run Contents,
     pub(super) report: PackReport,
