@@ -170,7 +170,7 @@ pub(crate) async fn over_pods<T>(
     let (mut pods, mut ended) = (pin!(target.pod_changes(rank)), pin!(ended));
     let end = loop {
         tokio::select! {
-            // The watcher retries. If the error persists, `ended` returns it.
+            // The watcher retries.
             Some(pod) = pods.next() => pod.map_or(Ok(()), |pod| add(&pod))?,
             end = &mut ended => break end?,
         }

@@ -81,8 +81,10 @@ pub(crate) async fn over_ranks<T>(
     act: impl AsyncFn(u32, Pod) -> T,
 ) -> Vec<T> {
     let act = &act;
-    let acts = stream::iter(pods).map(async |(rank, pod)| act(rank, pod).await);
-    acts.buffered(AT_ONCE).collect().await
+    let acts = stream::iter(pods).map(async |(rank, pod)| (rank, act(rank, pod).await));
+    // With `buffered`, ranks that have ended would wait for those before them, in the place of others.
+    let results: BTreeMap<u32, T> = acts.buffer_unordered(AT_ONCE).collect().await;
+    results.into_values().collect()
 }
 
 /// What the agent in this pod reports about itself.

@@ -11,8 +11,12 @@ use flux_contract::Layout;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+
+/// Time until a failed write is repeated, unless there is another report before.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Writes the latest of `reports` to the file at `path`, until there are no more. Without the file nothing can ask for the
 /// status, but the pod runs.
@@ -28,7 +32,8 @@ pub(crate) async fn publish(path: PathBuf, mut reports: watch::Receiver<StatusRe
             log.warn(&format!("write the status to {}: {error}", path.display()));
         }
         is_written = written.is_ok();
-        if reports.changed().await.is_err() {
+        let pause = if is_written { Duration::MAX } else { RETRY };
+        if timeout(pause, reports.changed()).await.is_ok_and(|changed| changed.is_err()) {
             return;
         }
     }
@@ -44,10 +49,11 @@ pub(crate) fn write(path: &Path, mut report: StatusReport) -> io::Result<()> {
 /// The report of the agent that runs here.
 pub(crate) fn read(root: &Root, layout: &Layout) -> Result<StatusReport, Failure> {
     let failed = |why: String| Failure::with_code(NO, why);
-    if runner_state(&root.at(layout.runner_lock())) != RunnerState::Alive {
+    let path = root.at(layout.agent_status());
+    let is_absent = fs::exists(&path).is_ok_and(|is_there| !is_there);
+    if is_absent || runner_state(&root.at(layout.runner_lock())) == RunnerState::Gone {
         return Err(failed("no agent runs here".to_owned()));
     }
-    let path = root.at(layout.agent_status());
     let found = fs::read(&path).and_then(|text| Ok((text, fs::metadata(&path)?.modified()?)));
     let (text, written) = found.map_err(|error| {
         failed(format!("read the status of the agent in {}: {error}", path.display()))
@@ -69,7 +75,6 @@ mod tests {
     use crate::status::runner_lock::hold;
     use flux_contract::Phase;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     #[test]
     fn a_status_is_that_of_the_agent_that_runs() {
@@ -89,9 +94,11 @@ mod tests {
             since: Instant::now().checked_sub(Duration::from_mins(1)),
             ..StatusReport::default()
         };
-        write(&path, report.clone()).unwrap();
         assert_eq!(refused(), "no agent runs here");
+        write(&path, report.clone()).unwrap();
         fs::create_dir_all(root.at(layout.mount())).unwrap();
+        drop(hold(&root.at(layout.runner_lock())).unwrap());
+        assert_eq!(refused(), "no agent runs here");
         let _runs = hold(&root.at(layout.runner_lock())).unwrap();
         let found = read(&root, &layout).unwrap();
         assert_eq!((&found.last_error, &found.phases[0]), (&report.last_error, &report.phases[0]));
@@ -120,7 +127,7 @@ mod tests {
             reports.send_modify(|report| report.over = true);
         };
         let done = async { tokio::join!(ready(&arguments, 600), end).0 };
-        let done = tokio::time::timeout(Duration::from_mins(1), done).await.unwrap();
+        let done = timeout(Duration::from_mins(1), done).await.unwrap();
         assert_eq!(done.unwrap_err().code, NO);
     }
 }

@@ -32,14 +32,13 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 const QUESTIONS: [&[&str]; 4] =
     [&["dmesg"], &["module", "list"], &["resource", "list"], &["jobs", "-a"]];
 /// Collections in which objects of a MiniCluster, or those of the operator, are. Events are about the others before them.
-const COLLECTIONS: [(&str, &str, &str); 10] = [
+const COLLECTIONS: [(&str, &str, &str); 9] = [
     ("objects", "apis/flux-framework.org/v1alpha2", "miniclusters"),
     ("objects", "apis/batch/v1", "jobs"),
     ("objects", "api/v1", "pods"),
     ("objects", "api/v1", "services"),
     ("objects", "api/v1", "configmaps"),
     ("objects", "api/v1", "secrets"),
-    ("objects", "apis/policy/v1", "poddisruptionbudgets"),
     ("objects", "api/v1", "events"),
     ("operator", "apis/apps/v1", "deployments"),
     ("operator", "api/v1", "pods"),

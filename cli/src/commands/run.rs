@@ -28,6 +28,9 @@ use std::process::ExitCode;
 /// How often a creation is tried whose answer does not come.
 const ATTEMPTS: u32 = 3;
 
+/// How often the deletion after a run that has ended is requested while the API server is away.
+const DELETION_ATTEMPTS: u32 = 5;
+
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -122,7 +125,7 @@ impl Run {
         };
         let stop = async {
             print_stopping(name);
-            begin_deletion(target).await
+            begin_deletion(target, u32::MAX).await
         };
         let outcome = match guarded(signals, work, stop).await {
             Guarded::Done(outcome, None) => outcome,
@@ -133,7 +136,7 @@ impl Run {
                 return Ok(code);
             }
             Guarded::Left(code, None) => {
-                print_stderr(&format!("{name} is still being deleted"));
+                print_unknown(name);
                 return Ok(code);
             }
             Guarded::Left(code, Some(error)) => {
@@ -214,19 +217,26 @@ impl Run {
     }
 }
 
+/// The API server may not have answered the request to delete it.
+fn print_unknown(name: &str) {
+    print_stderr(&format!(
+        "{name} may not be deleted yet: `kubectl flux delete {name}` waits for it"
+    ));
+}
+
 fn print_stopping(name: &str) {
     print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
 }
 
-async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
-    repeated(u32::MAX, "trying again", async || target.delete(false).await).await.map(drop)
+async fn begin_deletion(target: &MiniClusterRef, times: u32) -> Result<()> {
+    repeated(times, "trying again", async || target.delete(false).await).await.map(drop)
 }
 
 /// Deletes the MiniCluster of a run that has ended, whose exit code does not depend on it. A signal ends only the wait.
 async fn delete(target: &MiniClusterRef, wait: bool, signals: &mut Signals) {
     let name = &target.name;
     let deletion = async {
-        begin_deletion(target).await?;
+        begin_deletion(target, DELETION_ATTEMPTS).await?;
         if wait { target.until_gone(None).await } else { Ok(()) }
     };
     tokio::select! {
@@ -236,7 +246,7 @@ async fn delete(target: &MiniClusterRef, wait: bool, signals: &mut Signals) {
                 line(&error)
             ));
         },
-        _ = signals.next() => print_stderr(&format!("{name} is still being deleted")),
+        _ = signals.next() => print_unknown(name),
     }
 }
 

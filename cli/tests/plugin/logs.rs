@@ -24,7 +24,7 @@ async fn an_ended_run_is_printed_whole() {
     for follow in [&["--follow"][..], &[]] {
         // The watch of the MiniCluster shows the end before the pods are known, and each log breaks once.
         let slow = Reaction::Delay(Duration::from_millis(300));
-        scene.endpoint.react("GET /api/v1/namespaces/default/pods?", 2, slow);
+        scene.endpoint.react("GET /api/v1/namespaces/default/pods?", 3, slow);
         scene.endpoint.react("/log?", 2, Reaction::CutAfter(1));
         let printed = scene.ends(&[&["logs", "hello", "-oraw"], follow].concat()).await;
         let mut lines: Vec<&str> = printed.out.lines().collect();

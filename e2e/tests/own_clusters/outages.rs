@@ -7,10 +7,9 @@ use flux_contract::Exit;
 use std::fs::File;
 use std::io::Write as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
 use tempfile::TempDir;
 
-/// How long a program is away.
+/// How long a program is away. There is no condition to wait for: what is tested is that nothing happens.
 const AWAY: Duration = Duration::from_secs(12);
 /// Lines that each run prints; the last ones come when everything is there again.
 const LINES: u32 = 40;
@@ -143,7 +142,7 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
         let runs = runs(trial, outage, SECOND).await?;
         let beside = beside(trial, &format!("{outage}-{KEPT}")).await?;
         cluster.end_program(program)?;
-        away().await;
+        tokio::time::sleep(AWAY).await;
         cluster.start_program(&nodes(), program)?;
         whole(runs, beside).await?;
         is_current(trial, &top, outage).await?;
@@ -151,7 +150,7 @@ async fn commands_follow_runs_over_outages(trial: &Trial) -> Result<()> {
     let halted = runs(trial, "halted", SECOND).await?;
     let beside = beside(trial, &format!("halted-{KEPT}")).await?;
     cluster.halt("kube-apiserver")?;
-    away().await;
+    tokio::time::sleep(AWAY).await;
     cluster.resume("kube-apiserver")?;
     whole(halted, beside).await?;
     is_current(trial, &top, "halted").await?;
@@ -171,14 +170,6 @@ async fn is_current(trial: &Trial, top: &Call, outage: &str) -> Result<()> {
     // Its core is for the next jobs.
     trial.plugin_prints(&["flux", "people", "--", "cancel", "--all"])?;
     Ok(())
-}
-
-/// Lets the time of an outage pass. There is no condition to wait for: what is tested is that nothing happens.
-async fn away() {
-    let end = Instant::now() + AWAY;
-    while Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
 }
 
 /// Other commands that follow the run of this name.

@@ -56,8 +56,8 @@ fn an_instance_is_watched() {
 fn an_interactive_instance_runs_jobs_and_ends_with_its_shell() {
     trial("plugin-interactive", async |trial| {
         let words = ["run", "ubuntu:24.04", "--interactive", "--size=2", "--name=mine"];
-        // What is typed while a job runs is for the job.
-        let steps = [("$ ", "flux run -N2 hostname\n"), ("$ ", "exit 3\n")];
+        // What is typed while a job runs is for the job, and a shell may print its prompt twice.
+        let steps = [("$ ", "flux run -N2 hostname; echo o''ver\n"), ("over", "exit 3\n")];
         let (code, screen) = on_terminal(trial, &words, &steps)?;
         ensure!(code == Some(3), "{code:?}: {screen}");
         ensure!(screen.contains("mine-1"), "{screen}");

@@ -1,6 +1,6 @@
 //! Reports about the pods of a run: leads, workers and the pod of `spec.services`.
 
-use crate::support::world::{JOB, World, finish, of_the_job, put_pods, ready};
+use crate::support::world::{JOB, World, container, finish, of_the_job, put_pods, ready};
 use serde_json::{Value, json};
 
 const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
@@ -33,6 +33,25 @@ fn running(world: &World, ready: i32, pods: Vec<Value>) {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": ready });
     });
     put_pods(world, pods);
+}
+
+#[tokio::test]
+async fn the_worker_that_failed_is_found_among_the_pods() {
+    let world = World::reconciled(&json!({})).await;
+    finish(&world, "Failed", 68);
+    let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
+    let end = json!({ "terminated": { "exitCode": 68, "message": left } });
+    let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
+    let pods = pods.map(|(name, phase)| {
+        let mut pod = pod(name, phase, &json!([]));
+        pod["status"]["containerStatuses"] = json!([container("hello", &end)]);
+        pod
+    });
+    put_pods(&world, pods.to_vec());
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Failed");
+    assert_eq!((reason.as_str(), world.status().exit_code), ("LeadUnreachable", None));
+    assert!(message.starts_with("pod hello-2-c: "), "{message}");
 }
 
 #[tokio::test]

@@ -122,6 +122,8 @@ pub(super) async fn follow(
     log_of: impl Fn(&Pod) -> Result<Option<Log>>,
     print: impl Fn(&Line),
 ) -> Result<()> {
+    // A refusal ends the command here; the watch of the pods would repeat its requests.
+    target.pod_list().await?;
     let (sender, mut lines) = mpsc::channel(WAITING_LINES);
     let printing = async {
         while let Some(line) = lines.recv().await {

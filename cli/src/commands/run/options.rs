@@ -86,7 +86,7 @@ fn gpus(text: &str) -> Result<(String, u32)> {
 }
 
 pub(super) fn pair(text: &str) -> Result<(String, String)> {
-    let (name, value) = text.split_once('=').context("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').context("there is no = in it")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

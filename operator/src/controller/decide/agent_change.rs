@@ -104,8 +104,8 @@ fn limit_to_config(
         let mut refuse = |field: &str, size: u32| {
             let registered = hosts.len();
             refused.push(format!(
-                "{field}: Flux was started with {registered} hosts, not with {size}; a suspended MiniCluster \
-                 can have others"
+                "{field}: Flux was started with {registered} hosts, not with {size}; change it alone \
+                 while the MiniCluster is suspended"
             ));
         };
         if !has_rank(&cluster, hosts, size) {
