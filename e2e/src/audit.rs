@@ -1,8 +1,8 @@
 //! Requests to the API server, read from its audit log.
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use serde::Deserialize;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -16,37 +16,9 @@ pub struct Audit {
     read: u64,
 }
 
-/// A request that was answered.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Request {
-    stage: String,
-    /// The verb, such as `patch`.
-    pub verb: String,
-    user: User,
-    /// The object of the request; `None` for a path such as `/healthz`.
-    pub object_ref: Option<Object>,
-    #[serde(rename = "requestReceivedTimestamp")]
-    received: MicroTime,
-    #[serde(rename = "stageTimestamp")]
-    answered: MicroTime,
-}
-
-/// The object of a request.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Object {
-    /// The kind in the plural, such as `jobs`.
-    pub resource: Option<String>,
-    /// The subresource, such as `status`.
-    pub subresource: Option<String>,
-    /// Its namespace, if it is in one.
-    pub namespace: Option<String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct User {
-    username: String,
-}
+/// A request that was answered: an Event of the API group `audit.k8s.io`.
+#[derive(Debug, Clone)]
+pub struct Request(Value);
 
 impl Audit {
     /// Opens the log at this path and skips what it has already.
@@ -64,40 +36,46 @@ impl Audit {
         // The API server may have written half of the last line: the next call reads that line.
         while log.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
             self.read += u64::try_from(line.len())?;
-            requests.extend(serde_json::from_slice::<Request>(&line).ok());
+            requests.extend(serde_json::from_slice(&line).ok().map(Request));
             line.clear();
         }
         // The log has a watch twice: when the watch begins and when it ends.
-        requests.retain(|it| it.stage == "ResponseComplete" && it.is_by_the_operator());
+        requests.retain(|it| it.0["stage"] == "ResponseComplete" && it.is_by_the_operator());
         Ok(requests)
     }
 }
 
 impl Request {
+    fn text(&self, pointer: &str) -> &str {
+        self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
     fn is_by_the_operator(&self) -> bool {
-        let name = &self.user.username;
+        let name = self.text("/user/username");
         name.starts_with("system:serviceaccount:") && name.ends_with(":flux-operator")
+    }
+
+    /// The namespace of the object; empty if it is in none.
+    pub fn namespace(&self) -> &str {
+        self.text("/objectRef/namespace")
     }
 
     /// Verb, kind and subresource, as `patch miniclusters status`.
     pub fn kind(&self) -> String {
-        let object = self.object_ref.as_ref();
-        let words = [
-            Some(&self.verb),
-            object.and_then(|object| object.resource.as_ref()),
-            object.and_then(|object| object.subresource.as_ref()),
-        ];
-        words.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" ")
+        let words = ["/verb", "/objectRef/resource", "/objectRef/subresource"];
+        words.map(|pointer| self.text(pointer)).join(" ").trim_end().to_owned()
     }
 
     /// Whether it asks for a change.
     pub fn is_write(&self) -> bool {
-        !["get", "list", "watch"].contains(&self.verb.as_str())
+        !["get", "list", "watch"].contains(&self.text("/verb"))
     }
 
     /// How long the answer took.
     pub fn took(&self) -> Duration {
-        let took = self.answered.0.duration_since(self.received.0);
-        Duration::try_from(took).unwrap_or_default()
+        let times = ["/stageTimestamp", "/requestReceivedTimestamp"];
+        let [answered, received] = times.map(|pointer| self.text(pointer).parse::<Timestamp>());
+        let took = answered.ok().zip(received.ok()).map(|(end, begin)| end.duration_since(begin));
+        took.and_then(|took| Duration::try_from(took).ok()).unwrap_or_default()
     }
 }

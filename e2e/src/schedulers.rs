@@ -31,16 +31,12 @@ pub fn install_kueue(environment: &Environment) -> Result<()> {
     let cluster = &environment.cluster;
     let built = go_programs("kueue", &Cache::locate()?)?;
     load_program(cluster, &format!("{IMAGE}:1"), "/manager", &built.join("kueue"))?;
-    let values = [
-        "manager.image.pullPolicy=IfNotPresent".to_owned(),
-        // It asks for half a processor, which a small cluster needs for other pods.
-        "manager.resources.requests.cpu=50m".to_owned(),
-        format!("manager.image.repository={IMAGE}"),
-        "manager.image.tag=1".to_owned(),
-        format!("featureGates[0].name={KUEUE_FEATURE}"),
-        "featureGates[0].enabled=true".to_owned(),
-    ]
-    .map(|value| format!("controllerManager.{value}"));
+    // It asks for half a processor, which a small cluster needs for other pods.
+    let values = format!(
+        "manager.image.repository={IMAGE},manager.image.tag=1,manager.image.pullPolicy=IfNotPresent,\
+         manager.resources.requests.cpu=50m,featureGates[0].name={KUEUE_FEATURE},featureGates[0].enabled=true"
+    );
+    let values = format!("controllerManager.{}", values.replace(',', ",controllerManager."));
     install(cluster, "kueue", &built.join("chart"), &values)
 }
 
@@ -53,26 +49,21 @@ pub fn install_example_driver(environment: &Environment, devices: usize) -> Resu
     let built = go_programs("dra-example-driver", &Cache::locate()?)?;
     let path = format!("/usr/bin/{PROGRAM}");
     load_program(cluster, &format!("{IMAGE}:1"), &path, &built.join(PROGRAM))?;
-    let values = [
-        format!("image.repository={IMAGE}"),
-        "image.tag=1".to_owned(),
-        format!("kubeletPlugin.numDevices={devices}"),
-        // The image's user is an ordinary one.
-        "kubeletPlugin.podSecurityContext.runAsUser=0".to_owned(),
-    ];
+    // The image's user is an ordinary one.
+    let values = format!(
+        "image.repository={IMAGE},image.tag=1,kubeletPlugin.numDevices={devices},\
+         kubeletPlugin.podSecurityContext.runAsUser=0"
+    );
     install(cluster, "dra-example-driver", &built.join("chart"), &values)
 }
 
 /// Installs a chart with these values in a namespace of its own, and waits until its pods run.
-fn install(cluster: &Cluster, name: &str, chart: &Path, values: &[String]) -> Result<()> {
+fn install(cluster: &Cluster, name: &str, chart: &Path, values: &str) -> Result<()> {
     let helm = go_programs("helm", &Cache::locate()?)?.join("helm");
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", name]).arg(chart);
     command.arg(format!("--namespace={name}-system"));
-    command.args(["--create-namespace", "--wait", INSTALL_TIMEOUT]);
-    for value in values {
-        command.args(["--set", value]);
-    }
+    command.args(["--create-namespace", "--wait", INSTALL_TIMEOUT, "--set", values]);
     progress::step(&format!("installing {name}"), || programs::run(&mut command).map(drop))
 }
 

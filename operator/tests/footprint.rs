@@ -177,7 +177,6 @@ fn crowded() -> Server {
     server
 }
 
-/// A server with [`HOSTILE`].
 fn hostile() -> Server {
     let server = role::server();
     for line in HOSTILE.lines() {

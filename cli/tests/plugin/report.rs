@@ -102,5 +102,5 @@ async fn a_report_needs_neither_programs_nor_rights() {
     let scene_without_rights = Scene::new().await;
     scene_without_rights.endpoint.react("GET ", 99, Refuse(403));
     let files = report(&scene_without_rights).await;
-    assert_eq!((files.len(), files["errors.txt"].lines().count()), (1, 10), "{files:?}");
+    assert_eq!((files.len(), files["errors.txt"].lines().count()), (1, 9), "{files:?}");
 }

@@ -10,51 +10,39 @@ use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Debian package, and files that exist if it, or an equal package, is installed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Package {
-    name: &'static str,
-    /// Programs by name, other files by full path; all have to be there.
-    provides: &'static [&'static str],
-}
+/// A Debian package, and what exists if it, or an equal package, is installed: programs by name, other files by full path.
+pub type Package = (&'static str, &'static [&'static str]);
 
 /// What a node needs.
 pub const NODE: &[Package] = &[
-    Package { name: "conntrack", provides: &["conntrack"] },
-    Package { name: "containernetworking-plugins", provides: &["/usr/lib/cni/ptp"] },
-    Package { name: "e2fsprogs", provides: &["mkfs.ext4"] },
-    Package { name: "iproute2", provides: &["ip"] },
-    Package { name: "iptables", provides: &["iptables"] },
-    Package { name: "mount", provides: &["mount"] },
-    Package { name: "runc", provides: &["runc"] },
-    Package { name: "util-linux", provides: &["nsenter", "setsid", "unshare"] },
+    ("conntrack", &["conntrack"]),
+    ("containernetworking-plugins", &["/usr/lib/cni/ptp"]),
+    ("e2fsprogs", &["mkfs.ext4"]),
+    ("iproute2", &["ip"]),
+    ("iptables", &["iptables"]),
+    ("mount", &["mount"]),
+    ("runc", &["runc"]),
+    ("util-linux", &["nsenter", "setsid", "unshare"]),
 ];
 
 /// What making a Debian root file system needs.
-pub(crate) const DEBIAN_IMAGE: &[Package] =
-    &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
+pub(crate) const DEBIAN_IMAGE: &[Package] = &[("mmdebstrap", &["mmdebstrap"])];
 
 /// What building images from the Dockerfiles needs.
-pub const IMAGE_BUILDER: &[Package] = &[
-    Package { name: "buildah", provides: &["buildah"] },
-    Package { name: "runc", provides: &["runc"] },
-];
+pub const IMAGE_BUILDER: &[Package] = &[("buildah", &["buildah"]), ("runc", &["runc"])];
 
 /// What running programs of other architectures needs.
-pub const EMULATOR: &[Package] = &[Package {
-    name: "qemu-user-static",
-    provides: &["qemu-aarch64-static", "qemu-x86_64-static"],
-}];
+pub const EMULATOR: &[Package] =
+    &[("qemu-user-static", &["qemu-aarch64-static", "qemu-x86_64-static"])];
 
 /// The browser for the page of an instance: Debian's driver comes with it.
-pub const BROWSER: &[Package] = &[Package { name: "chromium-driver", provides: &["chromedriver"] }];
+pub const BROWSER: &[Package] = &[("chromium-driver", &["chromedriver"])];
 
 /// What fetches libraries for Java.
-pub const MAVEN: &[Package] = &[Package { name: "maven", provides: &["mvn"] }];
+pub const MAVEN: &[Package] = &[("maven", &["mvn"])];
 
 /// What the image without a shell is made of.
-pub const STATIC_PROGRAM: &[Package] =
-    &[Package { name: "busybox-static", provides: &["busybox"] }];
+pub const STATIC_PROGRAM: &[Package] = &[("busybox-static", &["busybox"])];
 
 /// Installs the missing packages if this process may do so; otherwise the error names them.
 pub fn ensure(packages: &[Package]) -> Result<()> {
@@ -116,8 +104,8 @@ fn apt_get() -> Command {
 }
 
 fn missing(packages: &[Package]) -> Vec<&'static str> {
-    let is_missing = |package: &&Package| !package.provides.iter().all(|file| is_there(file));
-    packages.iter().filter(is_missing).map(|package| package.name).collect()
+    let is_missing = |(_, files): &&Package| !files.iter().all(|file| is_there(file));
+    packages.iter().filter(is_missing).map(|(name, _)| *name).collect()
 }
 
 fn is_there(file: &str) -> bool {

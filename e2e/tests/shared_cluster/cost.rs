@@ -23,10 +23,7 @@ const RENEWALS: usize = 3;
 /// The operator's requests in the trial's namespace since the last call.
 fn asked(audit: &mut Audit, trial: &Trial) -> Result<Vec<Request>> {
     let mut requests = audit.operator()?;
-    requests.retain(|request| {
-        let object = request.object_ref.as_ref();
-        object.and_then(|it| it.namespace.as_deref()) == Some(trial.namespace())
-    });
+    requests.retain(|request| request.namespace() == trial.namespace());
     Ok(requests)
 }
 
@@ -40,7 +37,8 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     let pauses = usize::try_from(longer.as_millis().div_ceil(PAUSE.as_millis()))?;
     let requests = asked(&mut audit, trial)?;
     let count = |wanted: fn(&Request) -> bool| requests.iter().filter(|it| wanted(it)).count();
-    let (reads, writes) = (count(|request| request.verb == "get"), count(Request::is_write));
+    let (reads, writes) =
+        (count(|request| request.kind().starts_with("get ")), count(Request::is_write));
     let kinds: Vec<String> = requests.iter().map(Request::kind).collect();
     let seen = format!("{size} pods, {longer:?} longer than a pause: {kinds:#?}");
     ensure!((1..=READS).contains(&reads), "{reads} reads by name, {seen}");

@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use flux_api::crd::RunResult;
 
-/// The status of the run, and the result in it.
 async fn ended(run: &Instance<'_>) -> Result<(MiniClusterStatus, RunResult)> {
     let status = run.finished().await?.status.context("no status")?;
     let result = status.result.clone().context("no result")?;

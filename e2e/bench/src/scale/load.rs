@@ -21,7 +21,6 @@ const PODS_PER_NODE: u32 = 110;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Load {
     pub(super) miniclusters: u32,
-    /// Of each.
     pub(super) pods: u32,
 }
 

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use e2e::environment::Environment;
 use k8s_openapi::jiff::Timestamp;
-use serde::Deserialize;
+use serde_json::Value;
 use std::fs;
 use std::process::{Child, Stdio};
 use tempfile::NamedTempFile;
@@ -22,14 +22,6 @@ pub(super) struct TaskEvent {
     pub(super) change: Change,
 }
 
-#[derive(Deserialize)]
-struct Details {
-    container_id: String,
-    /// Of a program that was executed in the container, not the container's own.
-    #[serde(default, alias = "exec_id")]
-    id: String,
-}
-
 /// One line of `ctr events`: date, time, zone, its name, namespace, topic, details.
 fn parse(line: &str) -> Option<TaskEvent> {
     let (before, details) = line.split_once('{')?;
@@ -40,11 +32,15 @@ fn parse(line: &str) -> Option<TaskEvent> {
         _ => return None,
     };
     let [date, time, ..] = words.as_slice() else { return None };
-    let details: Details = serde_json::from_str(&format!("{{{details}")).ok()?;
-    let own = details.id.is_empty() || details.id == details.container_id;
+    let details: Value = serde_json::from_str(&format!("{{{details}")).ok()?;
+    let container = details["container_id"].as_str()?.to_owned();
+    // A program that is executed in the container has an id of its own.
+    let own = ["id", "exec_id"]
+        .iter()
+        .all(|id| details[id].as_str().is_none_or(|id| id.is_empty() || id == container));
     // containerd's times are in UTC.
     let at = format!("{date}T{time}Z").parse().ok().filter(|_| own)?;
-    Some(TaskEvent { at, container: details.container_id, change })
+    Some(TaskEvent { at, container, change })
 }
 
 /// Listens to a node's containerd until it is dropped.
