@@ -201,7 +201,7 @@ fn certificate(pod: &PodContext) -> Found {
         Ok(_) => Found::ok(copy),
         Err(_) => Found::warning(
             format!("{copy} is not there (yet)"),
-            "the run has not come so far: see flux-agent status",
+            "the agent has not copied it yet: see flux-agent status",
         ),
     }
 }
@@ -222,7 +222,7 @@ fn user(pod: &PodContext) -> Found {
         {
             Found::warning(
                 format!("there is no account {} (yet)", config.name),
-                "the run has not come so far, or /etc/passwd cannot be written: see the log of this container",
+                "the agent has not added it yet, or cannot write /etc/passwd: see the log of this container",
             )
         }
         None => Found::ok(name(own)),

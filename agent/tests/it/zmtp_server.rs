@@ -50,7 +50,7 @@ pub(crate) async fn start(mechanism: MechanismSetup) -> SocketAddr {
     address
 }
 
-/// A worker's pod and its configuration, whose lead lets it in for as long as the runtime lives.
+/// A worker's pod, its configuration, and the runtime of its lead, which accepts the worker until the runtime is dropped.
 pub(crate) fn worker_with_lead() -> (Pod, AgentConfig, Runtime) {
     let (lead, certificate) = (Runtime::new().unwrap(), pod::certificate());
     let address = lead.block_on(start(curve(&certificate, &certificate)));

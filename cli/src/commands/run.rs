@@ -136,7 +136,7 @@ impl Run {
                 return Ok(code);
             }
             Guarded::Left(code, None) => {
-                print_unknown(name);
+                print_unconfirmed(name);
                 return Ok(code);
             }
             Guarded::Left(code, Some(error)) => {
@@ -217,8 +217,8 @@ impl Run {
     }
 }
 
-/// The API server may not have answered the request to delete it.
-fn print_unknown(name: &str) {
+/// Prints that the MiniCluster may still be there: the API server may not have answered the request to delete it.
+fn print_unconfirmed(name: &str) {
     print_stderr(&format!(
         "{name} may not be deleted yet: `kubectl flux delete {name}` waits for it"
     ));
@@ -246,7 +246,7 @@ async fn delete(target: &MiniClusterRef, wait: bool, signals: &mut Signals) {
                 line(&error)
             ));
         },
-        _ = signals.next() => print_unknown(name),
+        _ = signals.next() => print_unconfirmed(name),
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Fault {
 pub struct Faults {
     /// Answers to all writes to these paths.
     pub(crate) refusals: BTreeMap<String, Refusal>,
-    /// Objects that somebody else puts at these paths once a client has read there.
+    /// Objects that another client writes to these paths after the first read there.
     pub(crate) intruders: BTreeMap<String, Value>,
     /// Failures of requests to come; each counts from now on.
     pub requests: Vec<Fault>,
