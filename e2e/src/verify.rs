@@ -10,7 +10,7 @@ mod tools;
 pub use self::tools::CARGO_DENY_VERSION;
 
 pub(crate) use self::arguments::Arguments;
-use self::changes::{CHART, DASHBOARD, KSTATUS, Passed, WORKFLOWS};
+use self::changes::{CHART, DASHBOARD, KSTATUS, MODEL, Passed, WORKFLOWS};
 use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
 use crate::cluster::ClusterChoice;
@@ -31,7 +31,7 @@ const TESTS_AT_ONCE: &str = "6";
 
 /// The test program of the model of the operator, and its tests. It keeps the processors busy for a minute, while the
 /// other tests mostly wait, so it runs beside them.
-const MODEL: &str = "model";
+const PROGRAM_OF_MODEL: &str = "model";
 const TESTS_OF_MODEL: [&str; 2] = ["whatever_happens", "whatever_else_happens"];
 
 /// Runs every check, shows the output of each as it comes, and reports at the end how each one went.
@@ -57,8 +57,8 @@ pub(crate) fn verify(arguments: &Arguments) -> Result<()> {
                 report.check(name, || build_kubernetes(own, all));
             }
             with_servers(&report);
-            report.check("model of the operator", || {
-                programs::show_at_the_end(&mut cargo(&["test", "--test", MODEL])?)
+            report.check_changes("model of the operator", MODEL, || {
+                programs::show_at_the_end(&mut cargo(&["test", "--test", PROGRAM_OF_MODEL])?)
             });
             // Before measurements no cluster runs.
             if own.is_some() && images.is_none() {

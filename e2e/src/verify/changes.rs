@@ -33,6 +33,21 @@ pub(super) const INSTALL: Paths = &[
     "operator/src/cli.rs",
     "operator/src/run.rs",
 ];
+/// The controller, and the simulated API server on which its model runs.
+pub(super) const MODEL: Paths = &["Cargo.lock", "crates/", "operator/"];
+/// What goes on while a control plane or a container fails: operator, agent, and the clusters on which they run.
+pub(super) const FAULTS: Paths = &[
+    "Cargo.lock",
+    "agent/",
+    "crates/",
+    "deploy/",
+    "e2e/kubernetes/",
+    "e2e/src/",
+    "e2e/stand-in/",
+    "e2e/tests/own_clusters/",
+    "operator/",
+    "rest/",
+];
 /// How clusters of this machine start and end.
 pub(super) const CLUSTERS: Paths =
     &["e2e/kubernetes/", "e2e/src/commands.rs", "e2e/src/interruption.rs"];
@@ -68,8 +83,19 @@ pub(super) const IMAGES: Paths = &[
     "rust-toolchain.toml",
 ];
 
-const ALL: [Paths; 9] =
-    [CHART, INSTALL, CLUSTERS, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API, IMAGES];
+const ALL: [Paths; 11] = [
+    CHART,
+    INSTALL,
+    MODEL,
+    FAULTS,
+    CLUSTERS,
+    DASHBOARD,
+    ALERTS,
+    KSTATUS,
+    WORKFLOWS,
+    INSTANCE_API,
+    IMAGES,
+];
 
 /// The hashes of the last run in this checkout whose checks passed. A fresh clone has none.
 #[derive(Default)]
