@@ -10,7 +10,7 @@ mod tools;
 pub use self::tools::CARGO_DENY_VERSION;
 
 pub(crate) use self::arguments::Arguments;
-use self::changes::{CHART, DASHBOARD, KSTATUS, MODEL, Passed, WORKFLOWS};
+use self::changes::{CHART, DASHBOARD, KSTATUS, MODEL, Passed, TESTS, WORKFLOWS};
 use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
 use crate::cluster::ClusterChoice;
@@ -28,6 +28,9 @@ use std::thread;
 /// How many tests of one program run at the same time, where they need no cluster: those of the agent wait for its
 /// processes.
 const TESTS_AT_ONCE: &str = "6";
+
+/// The package of the measurements.
+const MEASUREMENTS: &str = "e2e-bench";
 
 /// The test program of the model of the operator, and its tests. It keeps the processors busy for a minute, while the
 /// other tests mostly wait, so it runs beside them.
@@ -131,9 +134,14 @@ fn cargo_checks(report: &Report, all: bool) -> Result<()> {
     report.run("format", "a second", &mut cargo(&["fmt", "--all", "--", "--check"])?);
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     report.run("lints", "4 min cold", &mut cargo(&lints)?);
-    let mut tests = cargo(&["test", "--no-fail-fast"])?;
-    if all {
-        tests.arg("--workspace");
+    let mut tests = cargo(&["test", "--no-fail-fast", "--workspace"])?;
+    if !all {
+        tests.args(["--exclude", MEASUREMENTS]);
+    }
+    for (package, read) in TESTS {
+        if report.leaves_out(&format!("tests of {package}"), read) {
+            tests.args(["--exclude", package]);
+        }
     }
     tests.arg("--").args(TESTS_OF_MODEL.iter().flat_map(|test| ["--skip", test]));
     tests.env("RUST_TEST_THREADS", TESTS_AT_ONCE);

@@ -52,10 +52,13 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
             return vec![check("configuration", Found::failed(failure.to_string(), remedy))];
         }
     };
+    // Each of these may wait for many seconds.
+    let (view, lead, broker, resources, python) =
+        tokio::join!(view(&pod), lead(&pod), broker(&pod), resources(&pod), python(&pod));
     vec![
         check("configuration", Found::ok(arguments.config.display().to_string())),
         check("host", host(&pod)),
-        check("view", view(&pod).await),
+        check("view", view),
         check("certificate", certificate(&pod)),
         check("user", user(&pod)),
         check("directories", directories(&pod)),
@@ -63,10 +66,10 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
         check("space", space(&pod)),
         check("MPI", mpi(&pod)),
         check("agent", agent(&pod)),
-        check("lead", lead(&pod).await),
-        check("broker", broker(&pod).await),
-        check("resources", resources(&pod).await),
-        check("python", python(&pod).await),
+        check("lead", lead),
+        check("broker", broker),
+        check("resources", resources),
+        check("python", python),
     ]
 }
 

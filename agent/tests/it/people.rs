@@ -2,6 +2,8 @@
 
 use crate::pod::broker::broker_in_state;
 use crate::pod::{Background, Ended, Pod, await_that, closed_port};
+use flux_contract::Bootstrap;
+use flux_protocol::Hostlist;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -87,11 +89,18 @@ fn the_doctor_of_a_waiting_lead_reports_the_quorum() {
 
 /// The doctor's check of Python, with a running broker and modules for Python 3.11 in the view.
 fn found_of_python(pod: &Pod) -> (String, String) {
-    pod.write_config(&pod.config(&["true"]));
+    found_alone(pod).remove("python").unwrap()
+}
+
+/// What the doctor of an instance of one broker finds, which looks for no lead.
+fn found_alone(pod: &Pod) -> BTreeMap<String, (String, String)> {
+    let mut config = pod.config(&["true"]);
+    config.cluster.size = 1;
+    config.network.bootstrap = Bootstrap::Root { hosts: Hostlist::of_range("hello", 0..1) };
+    pod.write_config(&config);
     broker_in_state(pod.layout().local_socket(), "run");
     fs::create_dir_all(pod.at("mnt/flux/view/lib/python3.11/site-packages")).unwrap();
-    let (_, mut checks) = doctor(pod);
-    checks.remove("python").unwrap()
+    doctor(pod).1
 }
 
 #[test]
@@ -136,9 +145,10 @@ fn the_doctor_does_not_wait_for_programs_that_hang() {
     for program in ["mnt/flux/view/bin/flux", "usr/bin/python3"] {
         pod.write_executable(program, "#!/bin/sh\nexec sleep 600\n");
     }
-    let (finding, text) = found_of_python(&pod);
+    let mut found = found_alone(&pod);
+    let (finding, text) = found.remove("python").unwrap();
     assert!(finding == "warning" && text.contains("no end after 10 s"), "{finding}: {text}");
-    let (finding, text) = doctor(&pod).1.remove("view").unwrap();
+    let (finding, text) = found.remove("view").unwrap();
     assert!(finding == "failed" && text.contains("version: no end after 5 s"), "{finding}: {text}");
 }
 

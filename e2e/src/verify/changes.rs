@@ -33,6 +33,15 @@ pub(super) const INSTALL: Paths = &[
     "operator/src/cli.rs",
     "operator/src/run.rs",
 ];
+/// Packages whose tests take longest, and what these read.
+pub(super) const TESTS: [(&str, Paths); 3] = [
+    ("flux-agent", &["Cargo.lock", "Cargo.toml", "agent/", "crates/", "e2e/stand-in/"]),
+    ("flux-api", &["Cargo.lock", "Cargo.toml", "crates/", "docs/", "examples/"]),
+    (
+        "flux-operator",
+        &["Cargo.lock", "Cargo.toml", "crates/", "deploy/", "docs/", "examples/", "operator/"],
+    ),
+];
 /// The controller, and the simulated API server on which its model runs.
 pub(super) const MODEL: Paths = &["Cargo.lock", "crates/", "operator/"];
 /// What goes on while a control plane or a container fails: operator, agent, and the clusters on which they run.
@@ -83,7 +92,10 @@ pub(super) const IMAGES: Paths = &[
     "rust-toolchain.toml",
 ];
 
-const ALL: [Paths; 11] = [
+const ALL: [Paths; 14] = [
+    TESTS[0].1,
+    TESTS[1].1,
+    TESTS[2].1,
     CHART,
     INSTALL,
     MODEL,

@@ -183,33 +183,41 @@ async fn many_waiting_for_nodes_read_nothing_and_write_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_waiting_workers_are_checked_at_a_limited_rate() {
-    for (others, told) in [(unscheduled(FULL), "has no node"), (silent(), "FailedMount")] {
-        let mut crowd = Crowd::new(CROWD, 3, json!({})).await;
-        crowd.set_pods(led(others.clone()));
-        crowd.run_jobs();
-        for (path, pod) in crowd.server.with(|memory| memory.store.select(PODS, is_broker)) {
-            let name = path.rsplit('/').next().unwrap();
-            let event = json!({
-                "metadata": { "name": name }, "involvedObject": { "uid": pod["metadata"]["uid"] },
-                "type": "Warning", "reason": "FailedMount", "message": "no such claim",
-                "lastTimestamp": "2026-01-01T00:00:00Z",
-            });
-            crowd.server.put(&format!("/api/v1/namespaces/work/events/{name}"), event);
-        }
-        sleep(CALM).await;
-        assert_eq!(crowd.count("Progressing", told), CROWD);
-        let rest = crowd.requests(MEASURED).await;
-        let seconds = usize::try_from(MEASURED.as_secs()).unwrap();
-        assert!(rest.most() <= PEAK, "{told}: {}", rest.most());
-        let all = rest.0.len();
-        assert!((CROWD..=BUDGET * seconds * CROWD / 1000).contains(&all), "{told}: {all}");
-        assert_eq!(rest.of_whole_pods(), 0, "{told}");
-        // A new reason is found by the checks that list pods: at least every other one.
-        crowd.set_pods(led(unscheduled("another reason")));
-        sleep(MEASURED + CALM).await;
-        assert_eq!(crowd.count("Progressing", "another reason"), CROWD, "{told}");
+async fn many_workers_without_a_node_are_checked_at_a_limited_rate() {
+    check_many_waiting_workers(unscheduled(FULL), "has no node").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_workers_without_a_volume_are_checked_at_a_limited_rate() {
+    check_many_waiting_workers(silent(), "FailedMount").await;
+}
+
+/// Counts the requests for many MiniClusters whose workers have the status `others`, and wait for the reason `told`.
+async fn check_many_waiting_workers(others: Value, told: &str) {
+    let mut crowd = Crowd::new(CROWD, 3, json!({})).await;
+    crowd.set_pods(led(others.clone()));
+    crowd.run_jobs();
+    for (path, pod) in crowd.server.with(|memory| memory.store.select(PODS, is_broker)) {
+        let name = path.rsplit('/').next().unwrap();
+        let event = json!({
+            "metadata": { "name": name }, "involvedObject": { "uid": pod["metadata"]["uid"] },
+            "type": "Warning", "reason": "FailedMount", "message": "no such claim",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+        });
+        crowd.server.put(&format!("/api/v1/namespaces/work/events/{name}"), event);
     }
+    sleep(CALM).await;
+    assert_eq!(crowd.count("Progressing", told), CROWD);
+    let rest = crowd.requests(MEASURED).await;
+    let seconds = usize::try_from(MEASURED.as_secs()).unwrap();
+    assert!(rest.most() <= PEAK, "{told}: {}", rest.most());
+    let all = rest.0.len();
+    assert!((CROWD..=BUDGET * seconds * CROWD / 1000).contains(&all), "{told}: {all}");
+    assert_eq!(rest.of_whole_pods(), 0, "{told}");
+    // A new reason is found by the checks that list pods: at least every other one.
+    crowd.set_pods(led(unscheduled("another reason")));
+    sleep(MEASURED + CALM).await;
+    assert_eq!(crowd.count("Progressing", "another reason"), CROWD, "{told}");
 }
 
 #[tokio::test(start_paused = true)]
