@@ -26,13 +26,15 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
 /// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
-/// clients ask; and the removal of several MiniClusters, and one more cluster over IPv6, keep the processors busy.
-const NIGHTLY: [&str; 9] = [
+/// clients ask; and the removal of several MiniClusters, 64 pods on a node, and one more cluster over IPv6 keep the
+/// processors busy.
+const NIGHTLY: [&str; 10] = [
     "cpu_manager",
     "devices",
     "dns",
     "gang",
     "kueue",
+    "large",
     "network",
     "outages",
     "removal",

@@ -11,6 +11,7 @@ mod dns;
 mod gang;
 mod install;
 mod kueue;
+mod large;
 mod network;
 mod outages;
 mod removal;
