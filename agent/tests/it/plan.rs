@@ -336,6 +336,39 @@ fn changes_by_releases_and_shells() {
 }
 
 #[test]
+fn what_an_older_release_lacks_is_noted_if_asked_for() {
+    let (mut config, mut facts) = (config(), facts("sample-0"));
+    config = settings::everything(config.workload, config.network.bootstrap);
+    config.broker.topology = Some("mincrit".to_owned());
+    let flags = words(&["-N3", "-oexit-timeout=1s"]);
+    config.workload = Workload::Submit { submission: Submission { flags, ..submission() } };
+    let mut notes = |config: &AgentConfig, release: &str| {
+        facts.flux_version = Some(release.to_owned());
+        plan(config, &facts).unwrap().notes
+    };
+    for (release, lacks) in [
+        ("0.84.0", 0),
+        ("0.83.1", 1),
+        ("0.76.0", 2),
+        ("0.74.0", 3),
+        ("0.60.0", 5),
+        ("0.52.0", 6),
+        ("0.50.0", 7),
+        ("0.49.0", 8),
+        ("0.48.0", 9),
+    ] {
+        assert_eq!(notes(&config, release).len(), lacks, "{release}");
+    }
+    config.broker.topology = None;
+    config.rest = None;
+    assert_eq!(
+        notes(&config, "0.74.0")[0],
+        "with Flux 0.74.0, flux.scheduler.simple has no effect"
+    );
+    assert_eq!(notes(&config, "0.52.0").len(), 3);
+}
+
+#[test]
 fn changes_that_no_pod_can_follow() {
     let mut changes = Changes::default();
     changes.show("a host of no rank", "stranger", |_, _| ());

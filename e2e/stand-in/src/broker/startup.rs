@@ -8,7 +8,9 @@ use crate::config::{self, Config};
 use crate::jobs::manager::Manager;
 use crate::options::{Parsed, parse};
 use crate::output::{Failure, strerror};
+use crate::release::{Feature, has};
 use crate::text;
+use flux_protocol::idset::ids_of;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -100,9 +102,10 @@ fn finish(
     attributes.entry("tbon.connect_timeout".to_owned()).or_insert_with(|| "30s".to_owned());
     Ok(Broker {
         quorum: quorum(&attributes, hosts.len())?,
-        shutdown_limit: limit(&attributes, "broker.shutdown-timeout")?,
-        cleanup_limit: limit(&attributes, "broker.cleanup-timeout")?,
-        connect_limit: limit(&attributes, "tbon.connect_timeout")?.unwrap_or(Duration::MAX),
+        shutdown_limit: limit(&attributes, "broker.shutdown-timeout", Feature::ShutdownTimeout)?,
+        cleanup_limit: limit(&attributes, "broker.cleanup-timeout", Feature::CleanupTimeout)?,
+        connect_limit: limit(&attributes, "tbon.connect_timeout", Feature::ConnectTimeout)?
+            .unwrap_or(Duration::MAX),
         attributes,
         config,
         rank,
@@ -129,15 +132,26 @@ fn finish(
     })
 }
 
+/// The number of brokers to wait for. Of an older release's set of ranks, that many of any.
 fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {
     let Some(text) = attributes.get("broker.quorum") else { return Ok(size) };
-    let count = text.parse().ok().filter(|count| (1..=size).contains(count));
+    let count = if has(Feature::QuorumSize) {
+        text.parse().ok()
+    } else {
+        let exists = |rank: &u32| usize::try_from(*rank).is_ok_and(|rank| rank < size);
+        ids_of(text).filter(|ranks| ranks.iter().all(exists)).map(|ranks| ranks.len())
+    };
+    let count = count.filter(|count| (1..=size).contains(count));
     count.ok_or_else(|| "Error parsing broker.quorum attribute".to_owned())
 }
 
-/// A time limit; `None` is no limit.
-fn limit(attributes: &Attributes, name: &str) -> Result<Option<Duration>, String> {
-    let given = attributes.get(name).filter(|text| *text != "none");
+/// A time limit; `None` is no limit. An older release does not look at the attribute.
+fn limit(
+    attributes: &Attributes,
+    name: &str,
+    feature: Feature,
+) -> Result<Option<Duration>, String> {
+    let given = attributes.get(name).filter(|text| *text != "none" && has(feature));
     let parsed = given.map(|text| text::duration(text).ok_or(()));
     parsed.transpose().map_err(|()| format!("Error parsing {name} attribute"))
 }

@@ -7,6 +7,7 @@ use crate::jobs::jobspec::{self, program_name};
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
+use crate::release::{Feature, has};
 use flux_protocol::job_id::f58;
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
@@ -50,6 +51,9 @@ pub(crate) fn attach(call: &Call) -> Result<u8, Failure> {
 
 /// Keeps what is to be passed on to a job until there is one.
 fn held() -> SigSet {
+    if !has(Feature::ForwardedSignals) {
+        return SigSet::empty();
+    }
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
     let _ = signals.thread_block();
     signals
@@ -59,7 +63,9 @@ fn held() -> SigSet {
 fn attached(call: &Call, id: u64, signals: SigSet) -> Result<u8, Failure> {
     let caller = call.clone();
     std::thread::spawn(move || {
-        while let Ok(signal) = signals.wait() {
+        while signals != SigSet::empty()
+            && let Ok(signal) = signals.wait()
+        {
             drop(caller.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
         }
     });
