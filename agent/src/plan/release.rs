@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::plan::bulk::is_flux_submit;
 use crate::plan::facts::Facts;
+use crate::plan::pod::Pod;
 use flux_contract::{AgentConfig, Exit, Workload};
 use flux_protocol::idset::idset;
 
@@ -11,6 +12,9 @@ const OLDEST: [u32; 2] = [0, 48];
 /// The first release in which `broker.quorum` is a number of brokers and not a set of ranks (`quorum_configure` in
 /// `src/broker/state_machine.c`).
 const QUORUM_IS_NUMBER: [u32; 2] = [0, 51];
+
+/// The first release that gives root the ids of its jobs (`userid2key` in `src/modules/job-manager/plugins/history.c`).
+const ROOT_HAS_HISTORY: [u32; 2] = [0, 57];
 
 /// The first release whose `flux run` passes signals on to its job (`attach_fwd_signals` in `src/cmd/job/attach.c`).
 const RUN_PASSES_SIGNALS_ON: [u32; 2] = [0, 73];
@@ -24,33 +28,16 @@ const LACKS: [Lack; 9] = [
     ([0, 50], |it| it.broker.connect_timeout.is_some(), "flux.connectTimeout has no effect"),
     ([0, 51], |it| it.broker.quorum.is_some(), "minSize means the lowest ranks"),
     ([0, 53], |it| it.rest.is_some(), "flux.rest lists no jobs"),
+    ([0, 57], |it| it.user.run_as_root, "a command of root that Flux refuses counts as failed"),
     ([0, 61], |it| it.rest.is_some(), "flux.rest has no ranks, metrics, and news of jobs"),
     ([0, 61], |it| it.autoscale.is_some(), "autoscale has no effect"),
-    ([0, 75], |it| has_topology(it, "mincrit"), "flux.topology: mincrit ends the broker"),
-    ([0, 77], |it| it.broker.simple_scheduler, "flux.scheduler.simple has no effect"),
     (
-        [0, 84],
-        has_exit_option,
-        "a job that Flux ends because a rank has ended may have another exit code than that rank",
+        [0, 75],
+        |it| it.broker.topology.as_deref() == Some("mincrit"),
+        "flux.topology: mincrit ends the broker",
     ),
+    ([0, 77], |it| it.broker.simple_scheduler, "flux.scheduler.simple has no effect"),
 ];
-
-fn has_topology(config: &AgentConfig, scheme: &str) -> bool {
-    config.broker.topology.as_ref().is_some_and(|topology| topology.starts_with(scheme))
-}
-
-/// Whether Flux ends the job when one of its ranks has ended.
-fn has_exit_option(config: &AgentConfig) -> bool {
-    let (Workload::Submit { submission } | Workload::Interactive { submission: Some(submission) }) =
-        &config.workload
-    else {
-        return false;
-    };
-    submission
-        .flags
-        .iter()
-        .any(|flag| flag.contains("exit-timeout=") || flag.contains("exit-on-error"))
-}
 
 /// What this release lacks that the configuration asks for, a line for each.
 pub(super) fn notes(facts: &Facts, config: &AgentConfig) -> Vec<String> {
@@ -90,6 +77,12 @@ pub(super) fn quorum(facts: &Facts, brokers: u32) -> String {
     } else {
         brokers.to_string()
     }
+}
+
+/// Whether the user of Flux can ask it for the newest jobs.
+pub(super) fn has_history(pod: Pod<'_>) -> bool {
+    let is_root = pod.facts.uid == 0 && pod.config.user.run_as_root;
+    !is_root || !is_before(pod.facts, ROOT_HAS_HISTORY)
 }
 
 /// Whether a signal for `flux run` reaches its job. Before, the signal ends `flux run`, and what the job prints then is lost.

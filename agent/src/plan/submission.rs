@@ -41,7 +41,8 @@ fn why_flux(pod: Pod<'_>, submission: &Submission) -> Option<String> {
     }
     let release = facts.flux_version.as_deref().unwrap_or("of unknown release");
     if !COMPARED.contains(&release) {
-        return Some(format!("Flux {release} is none of {}", COMPARED.join(", ")));
+        let [first, .., last] = COMPARED;
+        return Some(format!("Flux {release} is none of {first} to {last}"));
     }
     obstacle(&facts.environment)
 }

@@ -189,6 +189,7 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Optio
     };
     let (words, cleans_up) = ([start, words].concat(), variables::cleans_up_later(pod.facts));
     let (submitter, signals_job, error_file) = (None, false, None);
+    let may_be_refused = may_be_refused && release::has_history(pod);
     let command =
         LeadCommand { words, submitter, may_be_refused, signals_job, cleans_up, error_file };
     (pod.role == Role::Lead).then_some(command)

@@ -73,8 +73,12 @@ fn the_job_of_an_older_flux_run_prints_until_its_end() {
     for (release, output) in [("0.72.0", "saved\n"), ("0.73.0", "")] {
         let pod = pod_with(release);
         fs::write(pod.at("refuses"), run).unwrap();
-        let running = pod.start(&pod.config(&["true"]));
+        let mut config = pod.config(&["true"]);
+        config.broker.simple_scheduler = true;
+        let running = pod.start(&config);
         pod.await_file("runs");
+        let note = format!("note      with Flux {release}, flux.scheduler.simple has no effect\n");
+        assert!(pod.ask("status", &[]).output.contains(&note), "{note}");
         running.signal(Signal::SIGTERM);
         let ended = running.end().with_code(stopped()).with_output(output);
         assert_eq!(pod.at("signalled").exists(), !output.is_empty(), "{release}: {}", ended.log);
@@ -83,19 +87,4 @@ fn the_job_of_an_older_flux_run_prints_until_its_end() {
             assert_eq!(pod.read("signalled"), r#"{"id":7,"signum":15}"#);
         }
     }
-}
-
-#[test]
-fn an_older_flux_is_noted_and_ends_without_a_job() {
-    let pod = pod_with("0.72.0");
-    let run = "touch $POD/runs; while :; do sleep 0.02; done";
-    fs::write(pod.at("refuses"), run).unwrap();
-    let mut config = pod.config(&["true"]);
-    config.broker.simple_scheduler = true;
-    let running = pod.start(&config);
-    pod.await_file("runs");
-    let status = pod.ask("status", &[]).output;
-    assert!(status.contains("note      with Flux 0.72.0, flux.scheduler.simple has"), "{status}");
-    running.signal(Signal::SIGTERM);
-    running.end().with_code(stopped()).with_log("exit code 143");
 }

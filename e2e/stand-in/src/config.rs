@@ -2,7 +2,6 @@
 //! only real Flux understands are unknown as well.
 
 use crate::output::{Failure, strerror};
-use crate::release::{Feature, has};
 use crate::resources;
 use flux_protocol::Hostlist;
 use serde::Deserialize;
@@ -87,9 +86,7 @@ pub(crate) fn load(path: &str) -> Result<Config, Failure> {
     let config: Config = toml::from_str(&text).map_err(|error| {
         Failure::new(format!("broker: Config file error: {}: {error}", file.display()))
     })?;
-    let counts = |table: &&str| *table != "modules" || has(Feature::Modules);
-    let mut tables = NOT_SIMULATED.into_iter().filter(counts);
-    let table = tables.find(|table| config.others.contains_key(*table));
+    let table = NOT_SIMULATED.into_iter().find(|table| config.others.contains_key(*table));
     let discovery = config.resource.path.is_empty().then_some("resource without a path");
     match table.or(discovery) {
         Some(what) => Err(Failure::not_simulated(&format!("configuration of {what}"))),

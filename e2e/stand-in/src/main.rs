@@ -74,13 +74,12 @@ fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
     if program == "flux-stand-in" && first == "--release" {
         return release::copy(words);
     }
-    let is_mini = first == "mini" && !release::has(Feature::Submissions);
-    let words = if is_mini { &words[1..] } else { words };
-    let is_submission = ["batch", "run", "submit"].contains(&first.as_str());
-    if is_submission && !release::has(Feature::Submissions) {
+    let is_older = !release::has(Feature::Submissions);
+    if is_older && ["batch", "run", "submit"].contains(&first.as_str()) {
         let text = format!("flux: `{first}' is not a flux command.  See 'flux --help'");
         return Err(Failure::new(text));
     }
+    let words = if is_older && first == "mini" { &words[1..] } else { words };
     if first.contains('/') {
         return Err(simple::program(&environment::of_this_process(called_as), words));
     }

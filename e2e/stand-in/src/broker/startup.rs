@@ -102,10 +102,9 @@ fn finish(
     attributes.entry("tbon.connect_timeout".to_owned()).or_insert_with(|| "30s".to_owned());
     Ok(Broker {
         quorum: quorum(&attributes, hosts.len())?,
-        shutdown_limit: limit(&attributes, "broker.shutdown-timeout", Feature::ShutdownTimeout)?,
-        cleanup_limit: limit(&attributes, "broker.cleanup-timeout", Feature::CleanupTimeout)?,
-        connect_limit: limit(&attributes, "tbon.connect_timeout", Feature::ConnectTimeout)?
-            .unwrap_or(Duration::MAX),
+        shutdown_limit: limit(&attributes, "broker.shutdown-timeout")?,
+        cleanup_limit: limit(&attributes, "broker.cleanup-timeout")?,
+        connect_limit: limit(&attributes, "tbon.connect_timeout")?.unwrap_or(Duration::MAX),
         attributes,
         config,
         rank,
@@ -145,13 +144,9 @@ fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {
     count.ok_or_else(|| "Error parsing broker.quorum attribute".to_owned())
 }
 
-/// A time limit; `None` is no limit. An older release does not look at the attribute.
-fn limit(
-    attributes: &Attributes,
-    name: &str,
-    feature: Feature,
-) -> Result<Option<Duration>, String> {
-    let given = attributes.get(name).filter(|text| *text != "none" && has(feature));
+/// A time limit; `None` is no limit.
+fn limit(attributes: &Attributes, name: &str) -> Result<Option<Duration>, String> {
+    let given = attributes.get(name).filter(|text| *text != "none");
     let parsed = given.map(|text| text::duration(text).ok_or(()));
     parsed.transpose().map_err(|()| format!("Error parsing {name} attribute"))
 }

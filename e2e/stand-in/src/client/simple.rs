@@ -28,7 +28,7 @@ pub(crate) fn program(environment: &Environment, words: &[String]) -> Failure {
 pub(crate) fn start(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("S|setattr= o|broker-opts= wrap= c|config-path=")?;
     let newer = ["setattr", "config-path"].into_iter().find(|name| parsed.has(name));
-    if let Some(name) = newer.filter(|_| !has(Feature::StartSetattr)) {
+    if let Some(name) = newer.filter(|_| !has(Feature::StartOptions)) {
         return Err(Failure::new(format!("flux-start: unrecognized option '--{name}'")));
     }
     let fault = |error| Failure::new(format!("flux-start: {}", strerror(&error)));

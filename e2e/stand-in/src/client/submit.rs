@@ -51,10 +51,8 @@ pub(crate) fn attach(call: &Call) -> Result<u8, Failure> {
 
 /// Keeps what is to be passed on to a job until there is one.
 fn held() -> SigSet {
-    if !has(Feature::ForwardedSignals) {
-        return SigSet::empty();
-    }
-    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
+    let signals = [Signal::SIGTERM, Signal::SIGHUP].into_iter();
+    let signals: SigSet = signals.filter(|_| has(Feature::ForwardedSignals)).collect();
     let _ = signals.thread_block();
     signals
 }
@@ -63,9 +61,7 @@ fn held() -> SigSet {
 fn attached(call: &Call, id: u64, signals: SigSet) -> Result<u8, Failure> {
     let caller = call.clone();
     std::thread::spawn(move || {
-        while signals != SigSet::empty()
-            && let Ok(signal) = signals.wait()
-        {
+        while let Ok(signal) = signals.wait() {
             drop(caller.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
         }
     });
