@@ -36,7 +36,7 @@ const LACKS: [Lack; 9] = [
         |it| it.broker.topology.as_deref() == Some("mincrit"),
         "flux.topology: mincrit ends the broker",
     ),
-    ([0, 77], |it| it.broker.simple_scheduler, "flux.scheduler.simple has no effect"),
+    ([0, 78], |it| it.broker.simple_scheduler, "flux.scheduler.simple has no effect"),
 ];
 
 /// What this release lacks that the configuration asks for, a line for each.

@@ -98,10 +98,10 @@ impl Question {
     /// What is asked of the instance about one rank. A payload has to be what would be made of what is read of it.
     fn of_instance(&self) -> Option<Request> {
         let is_list = self.message.topic == "job-list.list";
-        let needed = ["userid", "states", "results"];
         if is_list && !has(Feature::Constraints) {
-            let is_there = |name: &&str| self.payload[*name].is_u64();
-            return needed.iter().all(is_there).then_some(Request::List(false));
+            let needed = ["userid", "states", "results"];
+            let has_all = needed.iter().all(|name| self.payload[*name].is_u64());
+            return has_all.then_some(Request::List(false));
         }
         let states = &self.payload["constraint"]["states"];
         if let Some(states) = states.as_array().filter(|_| is_list) {
