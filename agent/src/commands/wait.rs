@@ -99,6 +99,7 @@ fn status_text(report: &StatusReport) -> String {
         ("restarts", report.restarts.to_string()),
     ];
     lines.extend(report.modules_loaded_by.clone().map(|loader| ("modules", loader)));
+    lines.extend(report.notes.iter().map(|note| ("note", note.clone())));
     lines.extend(report.last_error.clone().map(|error| ("error", error)));
     let mut text = String::new();
     for (name, value) in lines {

@@ -13,7 +13,7 @@ use crate::process::signals::sleep_until;
 use crate::process::terminal::give_terminal;
 use crate::status::timing::fluxtime_line;
 use crate::system::files;
-use crate::system::output::{self, Log};
+use crate::system::output::{self, Log, chain};
 use crate::system::words::shown;
 use flux_contract::{Exit, FailedTask, shell_syntax};
 use flux_protocol::client::job_manager;
@@ -56,6 +56,10 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "SLURM_",
     "NOTIFY_SOCKET",
 ];
+
+/// The signals that `flux job attach` passes on to a job (flux-core 0.73, `attach_fwd_signals` in `src/cmd/job/attach.c`).
+const OF_JOBS: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGALRM, Signal::SIGUSR1, Signal::SIGUSR2];
 
 /// How the messages of `flux job attach` begin, in the stderr of the tasks that it passes on.
 const FLUX_PREFIX: &str = "flux-job: ";
@@ -197,13 +201,13 @@ impl CommandRun {
     }
 
     async fn run(self, mut requests: mpsc::UnboundedReceiver<SignalRequest>) -> CommandEnd {
-        let before = if self.command.may_be_refused {
+        let before = if self.command.may_be_refused || self.command.signals_job {
             job_manager::newest(&self.client.broker, 1).await
         } else {
             None
         };
         let started = Instant::now();
-        let (end, without_broker) = match self.until_ended(&mut requests).await {
+        let (end, without_broker) = match self.until_ended(&mut requests, before.as_deref()).await {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
@@ -241,6 +245,7 @@ impl CommandRun {
     async fn until_ended(
         &self,
         requests: &mut mpsc::UnboundedReceiver<SignalRequest>,
+        before: Option<&[u64]>,
     ) -> io::Result<Ended> {
         let mut running = self.client.children.spawn(&mut self.prepared())?;
         let group = running.pid;
@@ -260,11 +265,14 @@ impl CommandRun {
                 () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
                 Some(request) = requests.recv() => {
                     without_broker |= request.broker_ended;
-                    signal_group(&running, ended.is_some(), request.signal);
+                    let asked = Instant::now();
+                    if !self.signals_job(&request, before).await {
+                        signal_group(&running, ended.is_some(), request.signal);
+                    }
                     if request.signal == Signal::SIGKILL {
                         state = state.after_sigkill(self.give_up_after);
                     } else if request.signal == Signal::SIGTERM && state == State::Running {
-                        let kill_at = Instant::now().checked_add(self.kill_after);
+                        let kill_at = asked.checked_add(self.kill_after);
                         state = State::Stopping { kill_at };
                     }
                 }
@@ -286,6 +294,23 @@ impl CommandRun {
         let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
         Ok(Ended { status, stopped, without_broker, stderr, unkillable })
+    }
+
+    /// Sends the signal to the command's job if it has to, and returns whether that was possible. The job is the first one
+    /// since those of `before`.
+    async fn signals_job(&self, request: &SignalRequest, before: Option<&[u64]>) -> bool {
+        let is_for_job = self.command.signals_job && OF_JOBS.contains(&request.signal);
+        let Some(before) = before.filter(|_| is_for_job && !request.broker_ended) else {
+            return false;
+        };
+        let broker = &self.client.broker;
+        let sent = async {
+            let job = *job_manager::since(broker, before, usize::from(u16::MAX)).await?.last()?;
+            let sent = job_manager::signal(broker, job, request.signal as i32).await;
+            sent.inspect_err(|error| self.log.warn(&format!("signal the job: {}", chain(error))))
+                .ok()
+        };
+        timeout(self.kill_after / 2, sent).await.is_ok_and(|sent| sent.is_some())
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {

@@ -52,6 +52,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
         idle_seconds: config.shutdown.idle_seconds.filter(|_| role == Role::Lead),
         strict: config.logging.strict,
         steps: steps(pod, &work)?,
+        notes: release::notes(facts, config),
         broker: BrokerRun {
             command: broker::command(pod),
             quorum: config.broker.quorum.filter(|_| role == Role::Lead),

@@ -198,6 +198,9 @@ pub struct LeadCommand {
     pub submitter: Option<Submitter>,
     /// Find out, when it has failed, whether Flux refused it.
     pub may_be_refused: bool,
+    /// Signals go to its job, as `flux run` of this release does not pass them on and would end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub signals_job: bool,
     /// Flux's cleanup is registered when it has ended, if jobs are left.
     pub cleans_up: bool,
     /// A file in which it may leave an error.
@@ -239,6 +242,9 @@ pub struct Plan {
     /// A failing hook ends the run.
     pub(crate) strict: bool,
     pub(crate) steps: Vec<Step>,
+    /// What this release of Flux lacks that the configuration asks for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The broker.
     pub broker: BrokerRun,
     /// The last steps, whatever happened.
@@ -379,6 +385,9 @@ impl Display for BrokerRun {
                 Some(Submitter::Flux(why)) => write!(out, "\n    submitted by flux run: {why}")?,
                 None => {}
             }
+            if command.signals_job {
+                out.write_str("\n    signals are sent to its job")?;
+            }
         }
         if let Some(submission) = &self.submission {
             write!(out, "\n    once it runs: {}", shown(submission))?;
@@ -403,6 +412,7 @@ const fn policy_text(policy: WorkerPolicy) -> &'static str {
 impl Display for Plan {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         writeln!(out, "{} {} rank {}", self.role, self.hostname, self.rank)?;
+        self.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
         for step in &self.steps {
             step.fmt(out)?;
             out.write_str("\n")?;

@@ -7,8 +7,9 @@ use flux_contract::{AgentConfig, Submission};
 use flux_protocol::jobspec::obstacle;
 use toml::Table;
 
-/// Releases whose `flux run` was compared with the agent's own submission. Between the two it did not change.
-const COMPARED: [&str; 2] = ["0.87.0", "0.88.0"];
+/// Releases whose `flux run` was compared with the agent's own submission.
+const COMPARED: [&str; 8] =
+    ["0.82.0", "0.83.0", "0.83.1", "0.84.0", "0.85.0", "0.86.0", "0.87.0", "0.88.0"];
 
 /// Whether the submission is Flux's own and runs the command as a job of this instance and in no other way: only then the
 /// absence of a job proves that the command did not run.
@@ -40,7 +41,8 @@ fn why_flux(pod: Pod<'_>, submission: &Submission) -> Option<String> {
     }
     let release = facts.flux_version.as_deref().unwrap_or("of unknown release");
     if !COMPARED.contains(&release) {
-        return Some(format!("Flux {release} is none of {}", COMPARED.join(", ")));
+        let [first, .., last] = COMPARED;
+        return Some(format!("Flux {release} is none of {first} to {last}"));
     }
     obstacle(&facts.environment)
 }

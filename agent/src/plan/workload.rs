@@ -5,6 +5,7 @@ use crate::plan::directives;
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
+use crate::plan::release;
 use crate::plan::step::{FileToWrite, LeadCommand, Role, Step, Submitter};
 use crate::plan::submission::{has_validator, submits_itself, submitter};
 use crate::plan::variables::{self, chosen_shell, output_directory};
@@ -131,7 +132,8 @@ fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Option<LeadCommand>
         submit(pod, &run, &[])
     };
     let command = lead_command(pod, words, may_be_refused)?;
-    Some(LeadCommand { submitter: Some(submitter), ..command })
+    let signals_job = !release::run_passes_signals_on(pod.facts);
+    Some(LeadCommand { submitter: Some(submitter), signals_job, ..command })
 }
 
 /// The submit command, with `options` of ours behind the user's flags.
@@ -186,7 +188,9 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Optio
         [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
     let (words, cleans_up) = ([start, words].concat(), variables::cleans_up_later(pod.facts));
+    let (submitter, signals_job, error_file) = (None, false, None);
+    let may_be_refused = may_be_refused && release::has_history(pod);
     let command =
-        LeadCommand { words, submitter: None, may_be_refused, cleans_up, error_file: None };
+        LeadCommand { words, submitter, may_be_refused, signals_job, cleans_up, error_file };
     (pod.role == Role::Lead).then_some(command)
 }

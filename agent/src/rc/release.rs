@@ -19,14 +19,27 @@ const COMPARED: [(&str, &[&str]); 3] = [
     (
         "rc1.py",
         &[
+            // flux-core 0.82
+            "e7147659fc57d03b63475f90110279b43bb3511f80510c472509349e5b41e675",
+            // flux-core 0.83.0
+            "a92c3a538517888821aeb6d0adac380f09cf6009c0146893e67d317f4cce5e7c",
+            // flux-core 0.83.1 to 0.85
+            "087fcefa1d41d8d79967cac7947a11c02e68c1915ad085f9eecaa677efec5742",
             // flux-core 0.86 and 0.87
             "bebbe3cb3c126033db16731d565198c37dc976e7c4c2d7b5d5dad0227409fc0e",
             // flux-core 0.88
             "4b7ad29d909e397384770bcdc5a45c4b9967d20d5be29d8a278e848ad36747fc",
         ],
     ),
-    // flux-core 0.87 and 0.88
-    ("rc3.py", &["faa5456358286ad5418fcdf202e602870caef0f67e2dd9c566fe195b53f899e4"]),
+    (
+        "rc3.py",
+        &[
+            // flux-core 0.81 to 0.86: without `--no-cache`, which their `flux dump` takes
+            "997bb877d964dbbf1625d561751c6b1443042f9a12865d1c25d722085276cd8b",
+            // flux-core 0.87 and 0.88
+            "faa5456358286ad5418fcdf202e602870caef0f67e2dd9c566fe195b53f899e4",
+        ],
+    ),
     // flux-sched 0.49 to 0.54: reads the two variables below, and nothing else
     ("rc1.d/fluxion.py", &["1c2f835c18a58238f4291655587d53c9d3bd8c41d7fd26b80e16154278e83950"]),
 ];

@@ -28,6 +28,9 @@ pub struct StatusReport {
     /// Who loads the broker's modules and removes them: `flux-agent`, or `flux` and why the agent does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules_loaded_by: Option<String>,
+    /// What this release of Flux lacks that the MiniCluster asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// True when this rank's broker is part of the instance.
     #[serde(default)]
     pub online: bool,

@@ -46,6 +46,7 @@ impl Progress {
             report.role = plan.role.to_string();
             report.hostname.clone_from(&plan.hostname);
             report.rank = Some(plan.rank);
+            report.notes.clone_from(&plan.notes);
         });
     }
 

@@ -295,7 +295,7 @@ fn changes_by_what_the_agent_can_submit() {
 #[test]
 fn changes_by_releases_and_shells() {
     let mut changes = Changes::default();
-    for release in ["0.47.0", "0.48.0", "0.50.0", "0.51.0", "0.88.0"] {
+    for release in ["0.47.0", "0.50.0", "0.51.0"] {
         changes.show(&format!("Flux {release} with a quorum"), "sample-0", |config, facts| {
             config.broker.quorum = Some(3);
             facts.flux_version = Some(release.to_owned());
@@ -333,6 +333,26 @@ fn changes_by_releases_and_shells() {
         }
     }
     insta::assert_snapshot!(changes.0);
+}
+
+#[test]
+fn what_an_older_release_lacks_is_noted_if_asked_for() {
+    let (mut config, mut facts) = (config(), facts("sample-0"));
+    config = settings::everything(config.workload, config.network.bootstrap);
+    config.broker.topology = Some("mincrit".to_owned());
+    let mut command_and_notes = |release: &str| {
+        facts.flux_version = Some(release.to_owned());
+        let plan = plan(&config, &facts).unwrap();
+        (plan.broker.lead_command.unwrap(), plan.notes)
+    };
+    let releases = ["0.78.0", "0.77.0", "0.74.0", "0.60.0", "0.56.0", "0.52.0", "0.48.0"];
+    let lacks = releases.map(|release| command_and_notes(release).1.len());
+    assert_eq!(lacks, [0, 1, 2, 4, 5, 6, 9]);
+    let simple = "with Flux 0.77.0, flux.scheduler.simple has no effect";
+    assert_eq!(command_and_notes("0.77.0").1, [simple]);
+    // Root does not find its jobs.
+    let is_asked = ["0.56.0", "0.57.0"].map(|it| command_and_notes(it).0.may_be_refused);
+    assert_eq!(is_asked, [false, true]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The submission without Python, with a shell script in the place of `flux-job`.
 
-use crate::pod::{Ended, Pod};
+use crate::pod::{Ended, Pod, stopped};
+use nix::sys::signal::Signal;
 use std::fs;
 
 /// Accepts one job, and records its jobspec.
@@ -19,11 +20,16 @@ case "$1 $2" in
 esac
 "#;
 
-/// A pod whose Flux is of a release that is known.
-fn pod() -> Pod {
+/// A pod whose Flux is of this release.
+fn pod_with(release: &str) -> Pod {
     let pod = Pod::new();
     let flux = "mnt/flux/view/bin/flux";
-    pod.write_executable(flux, &format!("{}exit\n\0{}\0\n", pod.read(flux), "0.88.0"));
+    pod.write_executable(flux, &format!("{}exit\n\0{release}\0\n", pod.read(flux)));
+    pod
+}
+
+fn pod() -> Pod {
+    let pod = pod_with("0.88.0");
     pod.write_executable("libexec/flux-job", FLUX_JOB);
     pod
 }
@@ -57,4 +63,29 @@ fn flux_run_submits_if_a_hook_brings_plugins() {
     let ended: Ended = pod.run(&config).with_code(0).with_output("hello\n");
     ended.with_log("submitted by flux run: FLUX_CLI_PLUGINPATH is set");
     assert!(pod.read("flux-calls").contains(" run --flags=novalidate -n1 echo hello\n"));
+}
+
+#[test]
+fn the_job_of_an_older_flux_run_prints_until_its_end() {
+    // `flux run` of this pod ends at SIGTERM. Its job ends when it gets one.
+    let run = "echo 7 >> $POD/history; touch $POD/runs
+        until [ -e $POD/signalled ]; do sleep 0.02; done; echo saved; exit 4";
+    let request = r#"{"id":7,"signum":15}"#;
+    for (release, output, code, request) in
+        [("0.72.0", "saved\n", 4, request), ("0.73.0", "", 143, "")]
+    {
+        let pod = pod_with(release);
+        fs::write(pod.at("refuses"), run).unwrap();
+        let mut config = pod.config(&["true"]);
+        config.broker.simple_scheduler = true;
+        let running = pod.start(&config);
+        pod.await_file("runs");
+        let note = format!("note      with Flux {release}, flux.scheduler.simple has no effect\n");
+        assert!(pod.ask("status", &[]).output.contains(&note), "{note}");
+        running.signal(Signal::SIGTERM);
+        let ended = running.end().with_code(stopped()).with_output(output);
+        ended.with_log(&format!("it then ended with exit code {code}"));
+        let asked = fs::read_to_string(pod.at("signalled")).unwrap_or_default();
+        assert_eq!(asked, request, "{release}");
+    }
 }

@@ -1,6 +1,6 @@
 //! A stand-in for Flux, for tests where real Flux cannot be had. It is no resource manager.
 //!
-//! Installed as `PREFIX/bin/flux` it refuses the same arguments and files of operator and agent as Flux 0.88, forms its
+//! Installed as `PREFIX/bin/flux` it refuses the same arguments and files of operator and agent as Flux 0.88, or an older release, forms its
 //! overlay over real connections with CURVE, and runs real programs. It ends with 64 for everything that it does not
 //! simulate.
 
@@ -13,11 +13,13 @@ mod options;
 mod output;
 mod overlay;
 mod protocol;
+mod release;
 mod resources;
 mod text;
 
 use client::{Call, jobs as listing, simple, submit};
 use output::Failure;
+use release::Feature;
 use std::process::ExitCode;
 
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
@@ -69,6 +71,15 @@ fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
     let Some(first) = words.first() else {
         return Err(Failure::new("Usage: flux [OPTIONS] COMMAND ARGS"));
     };
+    if program == "flux-stand-in" && first == "--release" {
+        return release::copy(words);
+    }
+    let is_older = !release::has(Feature::Submissions);
+    if is_older && ["batch", "run", "submit"].contains(&first.as_str()) {
+        let text = format!("flux: `{first}' is not a flux command.  See 'flux --help'");
+        return Err(Failure::new(text));
+    }
+    let words = if is_older && first == "mini" { &words[1..] } else { words };
     if first.contains('/') {
         return Err(simple::program(&environment::of_this_process(called_as), words));
     }

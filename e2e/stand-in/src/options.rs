@@ -69,7 +69,7 @@ fn unknown(command: &str, given: &str) -> Failure {
 }
 
 /// How the Python programs among Flux's commands refuse a wrong command line.
-fn refusal(command: &str, text: &str) -> Failure {
+pub(crate) fn refusal(command: &str, text: &str) -> Failure {
     let text = format!("usage: flux {command} [OPTIONS...]\nflux {command}: error: {text}");
     Failure::with_code(2, text)
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
 /// The releases of Flux for which the agent does so.
-const RELEASES: [&str; 2] = ["0.87.0", "0.88.0"];
+const RELEASES: [&str; 8] =
+    ["0.82.0", "0.83.0", "0.83.1", "0.84.0", "0.85.0", "0.86.0", "0.87.0", "0.88.0"];
 
 /// Runs `flux` with `words`, which submit a job and wait for it, and returns the jobspec that Flux got.
 async fn submitted(run: &Instance<'_>, words: &[&[&str]]) -> Result<Value> {

@@ -253,6 +253,10 @@ impl Pod {
                     let newest: Vec<_> = history.lines().rev().collect();
                     Ok(format!("{{\"jobs\":[{}]}}", newest.join(",")))
                 }
+                "job-manager.kill" => {
+                    fs::write(pod.join("signalled"), payload).map_err(|_| NO_SERVICE)?;
+                    Ok(String::new())
+                }
                 "job-info.lookup" => {
                     let is_execution = payload.contains("guest.exec.eventlog");
                     let file = pod.join(if is_execution { "execution" } else { "events" });

@@ -79,6 +79,13 @@ pub async fn cancel(
     Ok(())
 }
 
+/// Sends the signal to the processes of the job `id`, which has to run.
+pub async fn signal(broker: &BrokerAddress, id: u64, signal: i32) -> Result<(), SocketError> {
+    let asked = json!({ "id": id, "signum": signal });
+    let _: Value = broker.ask("job-manager.kill", LEAD, Some(&asked)).await?;
+    Ok(())
+}
+
 /// Starts all named queues (flux-config-queues(5)) and gives their names. Flux leaves them stopped until somebody starts
 /// them, and gives no reason why a job waits in one.
 pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>, SocketError> {

@@ -2,6 +2,7 @@
 //! that the agent sends. What an answer looks like was recorded from flux-core 0.88.
 
 use crate::protocol::{Reply, Request};
+use crate::release::{Feature, has};
 use flux_protocol::message::{self, HEAD, Message, REQUEST, RESPONSE};
 use serde_json::{Value, json};
 
@@ -64,8 +65,14 @@ impl Question {
             ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
             ("state-machine.get", LEAD) => Ok(Request::LeadState),
             ("resource.status", LEAD) => Ok(Request::Drained),
-            ("resource.sched-status", LEAD) => Ok(Request::Allocated),
-            ("job-manager.stats-get", LEAD) => Ok(Request::ActiveJobs),
+            ("resource.sched-status", LEAD) if has(Feature::SchedStatus) => Ok(Request::Allocated),
+            ("job-manager.stats-get", LEAD) if has(Feature::Stats) => Ok(Request::ActiveJobs),
+            ("job-manager.kill", LEAD) => {
+                let signal = self.payload["signum"].as_i64().and_then(|it| it.try_into().ok());
+                let asked = self.payload["id"].as_u64().zip(signal);
+                let asked = asked.map(|(id, signal)| Request::Kill(id, signal));
+                asked.ok_or((NO_PROTOCOL, String::new()))
+            }
             ("job-manager.history.get", LEAD) => {
                 let slice = self.payload["slice"].as_str().and_then(|it| it.strip_prefix("[:"));
                 let most = slice.and_then(|it| it.strip_suffix(']')?.parse().ok());
@@ -90,8 +97,14 @@ impl Question {
 
     /// What is asked of the instance about one rank. A payload has to be what would be made of what is read of it.
     fn of_instance(&self) -> Option<Request> {
+        let is_list = self.message.topic == "job-list.list";
+        if is_list && !has(Feature::Constraints) {
+            let needed = ["userid", "states", "results"];
+            let has_all = needed.iter().all(|name| self.payload[*name].is_u64());
+            return has_all.then_some(Request::List(false));
+        }
         let states = &self.payload["constraint"]["states"];
-        if let Some(states) = states.as_array().filter(|_| self.message.topic == "job-list.list") {
+        if let Some(states) = states.as_array().filter(|_| is_list) {
             let attributes = self.payload["attrs"].as_array()?;
             let known = |it: &Value| ATTRIBUTES.split(' ').any(|known| it == known);
             return attributes.iter().all(known).then_some(Request::List(states.len() > 2));
@@ -106,6 +119,7 @@ impl Question {
                 (understood, Request::Drain(rank, Some(reason.to_owned())))
             }
             "resource.undrain" => (json!({ "targets": ids }), Request::Drain(rank, None)),
+            _ if !has(Feature::RanksConstraint) => return None,
             _ => {
                 let most = self.payload["max_entries"].as_u64()?;
                 let running = json!({ "and": [{ "states": ["running"] }, { "ranks": [ids] }] });

@@ -9,6 +9,7 @@ use crate::jobs::task::Order;
 use crate::output::{Failure, strerror};
 use crate::overlay::wire::Upward;
 use crate::overlay::{accept, bind, keep_connected, load_certificate};
+use crate::release::{Feature, has};
 use std::path::Path;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -43,6 +44,9 @@ impl Broker {
         let width = scheme.strip_prefix("kary:").and_then(|width| width.parse().ok());
         if scheme == "custom" || width.is_some_and(|width: usize| width >= size - 1) {
             return Ok(());
+        }
+        if scheme.starts_with("mincrit") && !has(Feature::Mincrit) {
+            return Err(Failure::new("unknown topology scheme 'mincrit'"));
         }
         Err(Failure::not_simulated(&format!("tbon.topo={scheme} of {size} brokers")))
     }

@@ -8,7 +8,9 @@ use crate::config::{self, Config};
 use crate::jobs::manager::Manager;
 use crate::options::{Parsed, parse};
 use crate::output::{Failure, strerror};
+use crate::release::{Feature, has};
 use crate::text;
+use flux_protocol::idset::ids_of;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -129,9 +131,16 @@ fn finish(
     })
 }
 
+/// The number of brokers to wait for. Of an older release's set of ranks, that many of any.
 fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {
     let Some(text) = attributes.get("broker.quorum") else { return Ok(size) };
-    let count = text.parse().ok().filter(|count| (1..=size).contains(count));
+    let count = if has(Feature::QuorumSize) {
+        text.parse().ok()
+    } else {
+        let exists = |rank: &u32| usize::try_from(*rank).is_ok_and(|rank| rank < size);
+        ids_of(text).filter(|ranks| ranks.iter().all(exists)).map(|ranks| ranks.len())
+    };
+    let count = count.filter(|count| (1..=size).contains(count));
     count.ok_or_else(|| "Error parsing broker.quorum attribute".to_owned())
 }
 

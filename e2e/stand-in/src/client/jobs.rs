@@ -2,8 +2,10 @@
 
 use super::submit::follow;
 use super::{Call, formatted, parsed_id};
+use crate::options::refusal;
 use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
+use crate::release::{Feature, has};
 use flux_protocol::job_id::f58;
 use serde_json::Value;
 
@@ -16,6 +18,9 @@ fn own_jobs(call: &Call) -> Result<Vec<Value>, Failure> {
 }
 
 pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
+    if call.words.iter().any(|word| word.starts_with("--sort")) && !has(Feature::JobsSort) {
+        return Err(refusal("jobs", "unrecognized arguments: --sort"));
+    }
     let parsed = call.options("a|a n|no-header o|format=")?;
     let format = parsed.value("format");
     if !parsed.rest.is_empty() || format.is_some() != parsed.has("no-header") {

@@ -5,12 +5,10 @@ use crate::environment::Environment;
 use crate::jobs::task::exit_code;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{Request, Wait};
+use crate::release::{Feature, has, release};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-/// The release that this stands in for: as in real Flux, a text of its own in the program.
-const RELEASE: &str = "\x000.88.0\0";
 
 /// `flux env COMMAND`: becomes the command.
 pub(crate) fn env(call: &Call) -> Result<u8, Failure> {
@@ -29,6 +27,10 @@ pub(crate) fn program(environment: &Environment, words: &[String]) -> Failure {
 /// `flux start`: becomes the broker, so that process id and exit code are the broker's.
 pub(crate) fn start(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("S|setattr= o|broker-opts= wrap= c|config-path=")?;
+    let newer = ["setattr", "config-path"].into_iter().find(|name| parsed.has(name));
+    if let Some(name) = newer.filter(|_| !has(Feature::StartOptions)) {
+        return Err(Failure::new(format!("flux-start: unrecognized option '--{name}'")));
+    }
     let fault = |error| Failure::new(format!("flux-start: {}", strerror(&error)));
     let own = std::env::current_exe().map_err(fault)?.display().to_string();
     let split = |name| parsed.values(name).flat_map(|text| text.split(','));
@@ -72,7 +74,7 @@ pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
 pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
     let [] = call.given()[..] else { return Err(call.but("with nothing")) };
     output::error_line("flux stand-in: not real Flux");
-    let release = RELEASE.trim_matches('\0');
+    let release = release();
     output::line(&format!(
         "commands:    \t\t{release}\nlibflux-core:\t\t{release}\nbuild-options:\t\t+stand-in"
     ));

@@ -7,6 +7,7 @@ use crate::jobs::jobspec::{self, program_name};
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
+use crate::release::{Feature, has};
 use flux_protocol::job_id::f58;
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
@@ -50,7 +51,8 @@ pub(crate) fn attach(call: &Call) -> Result<u8, Failure> {
 
 /// Keeps what is to be passed on to a job until there is one.
 fn held() -> SigSet {
-    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
+    let signals = [Signal::SIGTERM, Signal::SIGHUP].into_iter();
+    let signals: SigSet = signals.filter(|_| has(Feature::ForwardedSignals)).collect();
     let _ = signals.thread_block();
     signals
 }

@@ -6,5 +6,8 @@
 mod instance;
 mod jobs;
 mod refusals;
+mod releases;
+#[path = "../../../../agent/tests/it/settings.rs"]
+mod settings;
 mod site;
 mod socket;

@@ -41,7 +41,7 @@ pub(crate) fn skipped_with_real_flux(reason: &str) -> bool {
 /// A place with a `flux`, a certificate and a configuration for `a0`, `a1`...
 pub(crate) struct Site {
     folder: tempfile::TempDir,
-    flux: PathBuf,
+    pub(crate) flux: PathBuf,
     pub(crate) port: u16,
 }
 
