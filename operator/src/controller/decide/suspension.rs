@@ -6,7 +6,7 @@
 use super::change::Change;
 use crate::controller::job_ext::{IDLE_PREFIX, has_pods, noted_suspension};
 use crate::controller::observe::Observed;
-use crate::controller::observe::lifecycle::Lifecycle;
+use crate::controller::observe::lifecycle::{Lifecycle, Suspender};
 use crate::controller::pod_ext::broker_is_ready;
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
@@ -57,6 +57,18 @@ pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
             matches!(lifecycle, New | Suspending | Suspended(_)).then_some(Change::Keep)
         }
     }
+}
+
+/// True while the Job has no pods and gets none before the operator sees it again. Then Services with an address would
+/// only take addresses: a range has as few as 4,096, and a queue may hold more MiniClusters. `reason` is why the Job
+/// must be suspended.
+pub(crate) fn needs_no_address(live: &Observed, cluster: &Cluster, reason: Option<&str>) -> bool {
+    reason.is_some_and(|_| matches!(live.lifecycle, Lifecycle::New | Lifecycle::Suspended(_)))
+        || match &live.lifecycle {
+            Lifecycle::New => cluster.begins_suspended(),
+            Lifecycle::Suspended(by) => matches!(by, Suspender::Queue(_) | Suspender::Other),
+            _ => false,
+        }
 }
 
 /// True once the instance that was started with `config` has submitted its command, which the next one restores from
