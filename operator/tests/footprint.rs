@@ -205,9 +205,9 @@ async fn serve(server: Server) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let app = Router::new().fallback(async move |request: Request<Body>| {
-        let asks = |word: &str| request.uri().query().is_some_and(|it| it.contains(word));
-        let streams = asks("sendInitialEvents=true");
-        if asks("watch=true") && !streams {
+        let query = request.uri().query().unwrap_or_default();
+        let streams = query.contains("sendInitialEvents=true");
+        if query.contains("watch=true") && !streams {
             std::future::pending::<()>().await;
         }
         let (parts, body) = request.into_parts();

@@ -80,7 +80,9 @@ impl Arguments {
         let bench = Bench { environment: &environment, program: &program };
         let (rows, others) = environment.run(async |client| self.measure(&client, bench).await)?;
         progress::print(&table(&rows));
-        others.iter().for_each(|other| progress::print(&format!("{other}\n")));
+        for other in &others {
+            progress::print(&format!("{other}\n"));
+        }
         write(
             if self.is_usual() { "scale" } else { "scale-many" },
             &json!({ "rows": rows, "others": others }),

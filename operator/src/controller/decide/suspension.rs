@@ -63,12 +63,21 @@ pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
 /// only take addresses: a range has as few as 4,096, and a queue may hold more MiniClusters. `reason` is why the Job
 /// must be suspended.
 pub(crate) fn needs_no_address(live: &Observed, cluster: &Cluster, reason: Option<&str>) -> bool {
-    reason.is_some_and(|_| matches!(live.lifecycle, Lifecycle::New | Lifecycle::Suspended(_)))
-        || match &live.lifecycle {
-            Lifecycle::New => cluster.begins_suspended(),
-            Lifecycle::Suspended(by) => matches!(by, Suspender::Queue(_) | Suspender::Other),
-            _ => false,
+    use Lifecycle::{Degraded, Ended, Ending, Failing, New, Pending, Running, Starting};
+    match &live.lifecycle {
+        New => reason.is_some() || cluster.begins_suspended(),
+        Lifecycle::Suspended(by) => {
+            reason.is_some() || matches!(by, Suspender::Queue(_) | Suspender::Other)
         }
+        Lifecycle::Suspending
+        | Pending
+        | Starting
+        | Running
+        | Degraded
+        | Ending
+        | Failing
+        | Ended(_) => false,
+    }
 }
 
 /// True once the instance that was started with `config` has submitted its command, which the next one restores from

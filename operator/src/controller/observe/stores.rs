@@ -189,7 +189,7 @@ pub(crate) fn mini_clusters(
 }
 
 /// Watches; the API server streams the first list object by object, so that one object is in memory. Where it cannot
-/// (before Kubernetes 1.34, or with the feature WatchList off), the list comes in pages, as also where a stream does
+/// (before Kubernetes 1.34, or with the feature `WatchList` off), the list comes in pages, as also where a stream does
 /// not end in the time of a watch.
 fn listed<K>(
     api: Api<K>,
