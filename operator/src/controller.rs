@@ -103,25 +103,27 @@ pub async fn run(
     let (client, only) = (context.client.clone(), scope.namespace.as_deref());
     let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.cache), synced);
     let ours = &managed("");
-    // The writers are gone if `run` was called before.
-    let Some(writers) = context.writers.lock().take() else { return };
-    let jobs = controlled(api(&client, only), writers.jobs, ours, MINI_CLUSTER, strip_job);
+    if !context.begin_watches() {
+        return;
+    }
+    let writers = &context.writers;
+    let jobs = controlled(api(&client, only), &writers.jobs, ours, MINI_CLUSTER, strip_job);
     let services =
-        controlled(api(&client, only), writers.services, ours, MINI_CLUSTER, strip_service);
+        controlled(api(&client, only), &writers.services, ours, MINI_CLUSTER, strip_service);
     let config_maps =
-        controlled(api(&client, only), writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
+        controlled(api(&client, only), &writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
     // The operator must notice that a pod of `spec.services` ends, or does not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let services_pods = controlled(
         api(&client, only),
-        writers.services_pods,
+        &writers.services_pods,
         &of_services,
         MINI_CLUSTER,
         strip_pod,
     );
     // Of a Job's pods the operator watches only the leads: their end decides the run.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
-    let leads = controlled(api(&client, only), writers.leads, &of_leads, JOB, strip_pod);
+    let leads = controlled(api(&client, only), &writers.leads, &of_leads, JOB, strip_pod);
     let demand_changes = context.demands.changes(store.clone());
     context.metrics.set_population(population(store.clone(), Arc::clone(&context.cache)));
     Controller::for_stream(clusters, store)

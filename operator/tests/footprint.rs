@@ -8,6 +8,7 @@ mod role;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use flux_testkit::server::Server;
+use futures::TryStreamExt as _;
 use http::{Request, Response};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -198,28 +199,39 @@ fn text_of(size: usize) -> String {
     format!("({size} KiB of text)")
 }
 
-/// Serves what `server` holds on a port of the loopback, with the text that [`text_of`] stands for. Watches bring
-/// nothing.
+/// Serves what `server` holds on a port of the loopback, with the text that [`text_of`] stands for. Watches that
+/// begin with no list bring nothing.
 async fn serve(server: Server) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let app = Router::new().fallback(async move |request: Request<Body>| {
-        if request.uri().query().is_some_and(|it| it.contains("watch=true")) {
+        let query = request.uri().query().unwrap_or_default();
+        let streams = query.contains("sendInitialEvents=true");
+        if query.contains("watch=true") && !streams {
             std::future::pending::<()>().await;
         }
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
         let answer = server.answer(Request::from_parts(parts, body.into())).await;
         let (parts, body) = answer.into_parts();
-        let body = to_bytes(body, usize::MAX).await.unwrap();
-        let mut text = String::from_utf8(body.into()).unwrap();
-        for size in [LARGE, LARGEST] {
-            text = text.replace(&text_of(size), &"x".repeat(size * 1024));
+        if streams {
+            let lines = body.into_data_stream().map_ok(|line| spelled_out(line.into()));
+            return Response::from_parts(parts, Body::from_stream(lines));
         }
-        Response::from_parts(parts, Body::from(text))
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        Response::from_parts(parts, Body::from(spelled_out(body.into())))
     });
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     address
+}
+
+/// The text with all that [`text_of`] stands for.
+fn spelled_out(text: Vec<u8>) -> String {
+    let mut text = String::from_utf8(text).unwrap();
+    for size in [LARGE, LARGEST] {
+        text = text.replace(&text_of(size), &"x".repeat(size * 1024));
+    }
+    text
 }
 
 #[tokio::test]

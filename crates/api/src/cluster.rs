@@ -95,6 +95,12 @@ impl Cluster {
         }
     }
 
+    /// True when the Job is suspended as soon as it is created, by the operator or by a queue. Until it is resumed no
+    /// pod needs a Service with an address.
+    pub fn begins_suspended(&self) -> bool {
+        self.suspend || self.job_labels.contains_key(QUEUE_LABEL)
+    }
+
     /// True when several MiniClusters may share the headless Service.
     pub fn shares_headless_service(&self) -> bool {
         self.headless_name != self.name.as_str()

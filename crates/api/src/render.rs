@@ -9,6 +9,7 @@ use crate::objects::{
 };
 use anyhow::{Context as _, Error, Result};
 use flux_contract::AgentConfig;
+use k8s_openapi::api::core::v1::Service;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,6 +29,8 @@ pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Vio
 /// its Secret. All nodes are assumed to mount images, and all gang schedulers to be present.
 pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     let Services { headless, lead, exposed, aliases } = services(cluster);
+    let with_address =
+        |all: Vec<Service>| if cluster.begins_suspended() { Vec::new() } else { all };
     let installed = install::choose(cluster, &Ok(()));
     let install = install::method(Some(&installed));
     let config = AgentConfig { install, ..agent_config(cluster, None) };
@@ -37,11 +40,14 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     if cluster.suspend {
         suspend(&mut desired.job, BY_SPECIFICATION.to_owned());
     }
-    let mut all = vec![document(&headless)?, document(&lead)?];
+    let mut all = vec![document(&headless)?];
+    for service in with_address(vec![lead]) {
+        all.push(document(&service)?);
+    }
     all.extend(secret_without_content(cluster)?);
     all.push(document(&desired.config_map)?);
-    for service in &exposed {
-        all.push(document(service)?);
+    for service in with_address(exposed) {
+        all.push(document(&service)?);
     }
     if cluster.gang != Gang::None {
         let template = &desired.job.spec.get_or_insert_default().template;
@@ -50,11 +56,11 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
             all.push(document(&gang::join(scheduler, cluster, &mut desired.job))?);
         }
     }
-    for service in &aliases {
-        all.push(document(service)?);
+    for service in with_address(aliases) {
+        all.push(document(&service)?);
     }
     all.push(document(&desired.job)?);
-    // The operator creates the pod of `spec.services` only while the Job runs.
+    // The operator creates the pod of `spec.services`, and Services with an address, only while the Job runs.
     if let Some(pod) = desired.services_pod.filter(|_| !cluster.suspend) {
         all.push(document(&pod)?);
     }

@@ -131,9 +131,9 @@ impl Memory {
         let query = words(call.query);
         let answer = match permission.verb {
             "watch" => {
-                let (watch, lines) = Watch::new(path, &query, whole);
+                let (watch, lines) = Watch::new(path, &query, whole, &self.store);
                 self.watches.push(watch);
-                return Response::new(Answer::from_stream(lines));
+                Response::new(Answer::from_stream(lines))
             }
             "list" => {
                 self.access.require_limit(&permission.resource, &query);

@@ -22,11 +22,39 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(path: &str, query: &Words, whole: bool) -> (Self, UnboundedReceiver<Line>) {
+    /// A watch that begins with all objects where the client asks for them (KEP-3157), else with the changes since its
+    /// version.
+    pub(crate) fn new(
+        path: &str,
+        query: &Words,
+        whole: bool,
+        store: &Store,
+    ) -> (Self, UnboundedReceiver<Line>) {
         let (sink, lines) = unbounded();
         let sent = query.get("resourceVersion").and_then(|version| version.parse().ok());
         let (collection, selection) = (path.to_owned(), Selection::of(query));
-        (Self { collection, selection, whole, sent: sent.unwrap_or_default(), sink }, lines)
+        let mut watch = Self { collection, selection, whole, sent: sent.unwrap_or_default(), sink };
+        if query.get("sendInitialEvents").is_some_and(|it| it == "true") {
+            watch.send_all(store);
+        }
+        (watch, lines)
+    }
+
+    fn send_all(&mut self, store: &Store) {
+        self.sent = store.version;
+        let all = store.inside(&self.collection).map(|(_, object)| &**object);
+        let added = all.filter(|object| self.selection.has(object));
+        let added = added.map(|object| self.line(self.sent, "ADDED", object));
+        let end = json!({ "type": "BOOKMARK", "object": {
+            "kind": "", "apiVersion": "", "metadata": {
+                "resourceVersion": self.sent.to_string(),
+                "annotations": { "k8s.io/initial-events-end": "true" },
+            },
+        } });
+        for line in added.chain([format!("{end}\n").into()]) {
+            // A client that is gone needs none.
+            let _ = self.sink.unbounded_send(Ok(line));
+        }
     }
 
     /// True for a watch of objects of this kind, in the plural.

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// An operator with less than this much work in [`QUIET`] has nothing to do.
 const IDLE: Duration = Duration::from_millis(20);
@@ -22,6 +24,9 @@ const IDLE: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(2);
 /// How long it may work on after the end: an operator that is never idle is measured up to here.
 const LONGEST_WORK: Duration = Duration::from_secs(30);
+
+/// How long an operator may take to get ready.
+const LONGEST_START: Duration = Duration::from_mins(10);
 
 pub(super) struct OperatorProgram {
     program: PathBuf,
@@ -82,6 +87,18 @@ impl OperatorProgram {
     }
 }
 
+/// Whether the operator that runs with [`ARGUMENTS`] answers that it is ready.
+async fn is_ready() -> bool {
+    let asked = async {
+        let mut stream = TcpStream::connect("127.0.0.1:18081").await?;
+        stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    asked.await.is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+}
+
 /// The kubeconfig with this token instead of a certificate.
 fn with_token(kubeconfig: &str, token: &str) -> Result<String> {
     let mut config: Value = serde_saphyr::from_str(kubeconfig)?;
@@ -139,17 +156,28 @@ impl Operator {
         })
     }
 
-    /// Waits until it has nothing to do.
-    pub(super) async fn rest(&mut self) -> Result<()> {
+    /// Waits until it is ready.
+    pub(super) async fn ready(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        while !is_ready().await {
+            self.check()?;
+            ensure!(begun.elapsed() < LONGEST_START, "the operator does not get ready");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until it has nothing to do; false if it still works after [`LONGEST_WORK`].
+    pub(super) async fn rest(&mut self) -> Result<bool> {
         let begun = Instant::now();
         while begun.elapsed() < LONGEST_WORK {
             self.check()?;
             let before = self.processor_time()?;
             tokio::time::sleep(QUIET).await;
             if self.processor_time()?.saturating_sub(before) < IDLE {
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 }

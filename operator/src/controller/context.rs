@@ -7,6 +7,7 @@ use super::observe::mini_cluster_cache::MiniClusterCache;
 use super::observe::rate_limit::RateLimit;
 use super::observe::stores::{Stores, Writers};
 use crate::metrics::Metrics;
+use flux_api::cluster::Identity;
 use flux_api::cluster::validate::Defaults;
 use flux_api::objects::Images;
 use jiff::Timestamp;
@@ -14,8 +15,8 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::Reporter;
 use kube::{Api, Client, Resource};
-use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
 
@@ -27,8 +28,8 @@ pub struct Context {
     pub(super) images: Images,
     pub(super) defaults: Defaults,
     pub(super) stores: Stores,
-    /// Present until the watches begin.
-    pub(super) writers: Mutex<Option<Writers>>,
+    pub(super) writers: Writers,
+    has_watches: AtomicBool,
     pub(super) cache: Arc<MiniClusterCache>,
     pub(super) image_volumes: ImageVolumes,
     pub(super) demands: Arc<Demands>,
@@ -58,7 +59,8 @@ impl Context {
             images,
             defaults,
             stores,
-            writers: Mutex::new(Some(writers)),
+            writers,
+            has_watches: AtomicBool::new(false),
             cache: Arc::default(),
             image_volumes: ImageVolumes::default(),
             demands: Arc::default(),
@@ -71,7 +73,18 @@ impl Context {
 
     /// True once the watches have begun.
     pub(super) fn watches(&self) -> bool {
-        self.writers.lock().is_none()
+        self.has_watches.load(Ordering::Acquire)
+    }
+
+    /// Notes that the watches begin; false if they have begun before.
+    pub(super) fn begin_watches(&self) -> bool {
+        !self.has_watches.swap(true, Ordering::AcqRel)
+    }
+
+    /// Forgets all but the metadata of a MiniCluster whose run has ended, once nothing of it is left to do.
+    pub(super) fn forget_run(&self, identity: &Identity, job: Option<&str>) {
+        self.writers.forget_run(&self.stores, identity, job);
+        self.cache.forget_run(&(identity.namespace.clone(), identity.name.to_string()));
     }
 
     /// The time in whole seconds, as Kubernetes writes it.

@@ -11,6 +11,7 @@ pub(super) mod instance_api;
 mod job_change;
 pub(super) mod queue;
 pub(super) mod record;
+mod services;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
 
@@ -40,8 +41,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use services::ServiceChanges;
+pub(super) use services::address;
 use start_deadline::StartDeadline;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Time to the next reconcile where no watch brings the changes, as for a Job of another operator.
@@ -168,12 +170,11 @@ pub(super) fn decide(input: &DecisionInput<'_>, live: &Observed) -> Plan {
 
 /// The writes after the end of a run: it keeps neither pods nor Service addresses, even if other objects have its names.
 fn after_the_end(live: &Observed, held_pod_remaining: Option<Duration>) -> Writes {
-    let addressed = live.services.values().filter(|service| address(service).is_some());
     let holds_too_long = held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
     // The end of the run must be recorded before its Job is ended.
     let ends = holds_too_long && live.lifecycle.is_recorded();
     Writes {
-        services: addressed.map(|it| Change::end_of_service(it, &live.services)).collect(),
+        services: services::ends_of_addresses(live).collect(),
         services_pod: live.services_pod.as_ref().map_or(Change::Keep, Change::delete),
         job: if ends { held::end_job(live) } else { Change::Keep },
         ..Writes::default()
@@ -231,16 +232,18 @@ fn specified_writes(
     plan: &Plan,
 ) -> Result<Specified, Error> {
     let ApplicableSpec { cluster, mut config, .. } = limited;
-    let objects::Services { headless, lead, exposed, aliases } = objects::services(&cluster);
-    let change =
-        |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
+    let job = live.job.as_ref();
+    let suspended = suspension::reason(&cluster, job, input.answer.demand());
+    let is_idle = suspension::needs_no_address(live, &cluster, suspended.as_deref());
+    let services = ServiceChanges::of(&cluster, live, is_idle);
+    if is_idle {
+        config.network.lead_address = None;
+    }
     let present = live.config.as_ref().and_then(|running| running.rest.clone());
     let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
     let mut desired =
         objects::build(&cluster, &config, input.images, input.generation).map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
-    let job = live.job.as_ref();
-    let suspended = suspension::reason(&cluster, job, input.answer.demand());
     suspension::set_suspend(suspended, job, &mut desired.job);
     plan.start_deadline.set_deadline(job, &mut desired.job);
     let gang = gang::plan_gang(&cluster, &live.gang, job, &mut desired.job)?;
@@ -251,15 +254,21 @@ fn specified_writes(
     let in_line = plan.refused.is_empty() && refused.is_empty();
     let patch = job.and_then(|job| job_patch(job, &desired.job, in_line));
     let holds_too_long = plan.held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
+    let config_map = desired.config_map;
     let writes = Writes {
-        services: vec![change(headless), change(lead)],
         secrets: secrets(input, &cluster, job, token)?,
         services_pod,
         held_pod: if holds_too_long { held::delete_pod(live) } else { Change::Keep },
-        config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
+        config_map: record::with_its_keys(
+            job,
+            live.config_map.as_ref(),
+            config_map,
+            services.has_new_address(),
+        ),
+        services: services.first,
         pod_group: gang.pod_group,
-        exposed: exposed.into_iter().map(change).collect(),
-        aliases: alias_changes(live, aliases),
+        exposed: services.exposed,
+        aliases: services.aliases,
         job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
             (Some(job), Some(patch)) => Change::patch(job, patch),
@@ -282,12 +291,6 @@ fn services_pod(
     }
 }
 
-/// The changes of the aliases, without those whose names other objects have.
-fn alias_changes(live: &Observed, aliases: Vec<Service>) -> Vec<Change<Service>> {
-    let free = aliases.into_iter().filter(|it| !live.alias_conflicts.contains(&it.name_any()));
-    free.map(|it| Change::of_alias(live.services.get(&it.name_any()), it)).collect()
-}
-
 /// The Secrets to create: the CURVE certificate of a new Job, and `token` of its API.
 fn secrets(
     input: &DecisionInput<'_>,
@@ -300,11 +303,6 @@ fn secrets(
         None => objects::secret(cluster, input.draw).map_err(Error::Curve)?,
     };
     Ok(curve.into_iter().chain(token).collect())
-}
-
-/// The cluster IP of the Service; a headless Service has none.
-pub(super) fn address(service: &Service) -> Option<IpAddr> {
-    service.spec.as_ref()?.cluster_ip.as_ref()?.parse().ok()
 }
 
 /// The largest possible size: the number of hosts registered with Flux that are pods of this MiniCluster.

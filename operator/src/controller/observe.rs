@@ -7,6 +7,7 @@ pub(super) mod demand;
 pub(super) mod foreign;
 pub(super) mod gang;
 pub(super) mod image_volumes;
+mod kept;
 pub(super) mod lifecycle;
 pub(super) mod mini_cluster_cache;
 mod pending;
@@ -20,6 +21,7 @@ pub(super) mod waiting;
 pub(super) use pods::Pods;
 
 use super::error::{Error, NameConflict, Verb};
+use super::job_ext::is_finished;
 use super::run_record::RunRecord;
 use cached_client::{CachedClient, Owned, is_owned, split_conflict};
 use flux_api::cluster::{Cluster, Identity};
@@ -127,12 +129,14 @@ fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
 }
 
 /// Reads all objects. The specification has the names of the Services, so Services are not read for a running
-/// MiniCluster whose specification is invalid, where `cluster` is absent, nor for a run whose end is recorded.
+/// MiniCluster whose specification is invalid, where `cluster` is absent, nor for a run whose end is recorded. Pods are
+/// not read where the end is in the status, too (`is_reported`), and the Job has finished.
 pub(super) async fn observe(
     client: &CachedClient<'_>,
     identity: &Identity,
     cluster: Option<&Cluster>,
     generation: i64,
+    is_reported: bool,
     now: &Time,
 ) -> Result<Observed, Error> {
     let Identity { name, owner, .. } = identity;
@@ -147,15 +151,14 @@ pub(super) async fn observe(
             client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
         }
     };
-    let pods = async {
-        let Ok(Some(job)) = &job else { return Ok(Pods::default()) };
-        Box::pin(pods::pods(client, identity, job, now)).await
+    let services_pod = client.services_pod(&services_pod_name, owner, asked_for);
+    let (config_map, services_pod) = futures::try_join!(config_map, services_pod)?;
+    let pods = match &job {
+        Ok(Some(job)) if !(is_reported && is_settled(job, &config_map)) => {
+            Box::pin(pods::pods(client, identity, job, now)).await?
+        }
+        Ok(_) | Err(_) => Pods::default(),
     };
-    let (pods, config_map, services_pod) = futures::try_join!(
-        pods,
-        config_map,
-        client.services_pod(&services_pod_name, owner, asked_for),
-    )?;
     let mut conflicts = Vec::new();
     let job = split_conflict(job, &mut conflicts);
     let config_map = split_conflict(config_map, &mut conflicts);
@@ -186,6 +189,12 @@ pub(super) async fn observe(
                 .await?;
     }
     Ok(live)
+}
+
+/// True when `job` has finished and its end is recorded.
+fn is_settled(job: &Job, config_map: &Owned<ConfigMap>) -> bool {
+    let record = config_map.as_ref().ok().and_then(Option::as_ref).and_then(RunRecord::on);
+    is_finished(job) && record.is_some_and(|run| run.has_end_of(job))
 }
 
 /// All Services of a finished run, even those that the present specification does not name, so that none is left.

@@ -6,6 +6,7 @@ use super::decide::deletion::{expires, time_until_deletion};
 use super::decide::record::record;
 use super::decide::{DecisionInput, creates_job, decide, next_reconcile};
 use super::error::Error;
+use super::job_ext::is_finished;
 use super::observe::cached_client::{CachedClient, Read};
 use super::observe::demand::Answer;
 use super::observe::stores::MiniClusterMeta;
@@ -17,6 +18,7 @@ use super::status::{Facts, status};
 use flux_api::cluster::Identity;
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_api::objects::install::depends_on_nodes;
 use flux_contract::token;
 use flux_protocol::Redacted;
 use k8s_openapi::api::core::v1::Pod;
@@ -46,7 +48,7 @@ pub(super) async fn reconcile(
     };
     let lead = polled_lead(&input, &observed);
     input.answer = context.demands.answer(&client.name, lead);
-    if let Some(cluster) = creates_job(&input, &observed) {
+    if let Some(cluster) = creates_job(&input, &observed).filter(|it| depends_on_nodes(it)) {
         input.image_volumes = context.image_volumes.support(&context.client, cluster).await;
     }
     let mut plan = decide(&input, &observed);
@@ -64,6 +66,7 @@ pub(super) async fn reconcile(
     let live = observed.after(changes, &now);
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = mini_cluster.name_any();
+    let was_over = is_over(&mini_cluster);
     let status = status(mini_cluster.status.as_ref(), &name, &facts, now.clone());
     let recorded = match record_run(client, &mini_cluster, &facts, &status, &now).await {
         // While another object has the name of the ConfigMap, no Job can be created either.
@@ -80,11 +83,27 @@ pub(super) async fn reconcile(
     applied?;
     let deferred = reported?;
     recorded?;
+    if was_over && deferred.is_none() {
+        forget_if_settled(context, &mini_cluster, &live);
+    }
     let next = next_reconcile(&live, &plan).into_iter().chain(deferred).min();
     // A MiniCluster in a namespace that is being deleted would keep the namespace: delete it now.
     let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
     let deletion = ends.or_else(|| time_until_deletion(&mini_cluster.spec, &status, &now));
     next_action(client, &mini_cluster, next, deletion).await
+}
+
+fn is_over(mini_cluster: &MiniCluster) -> bool {
+    mini_cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over)
+}
+
+/// Frees the memory of a MiniCluster whose run is recorded and whose Job has finished: seldom does it change again.
+fn forget_if_settled(context: &Context, mini_cluster: &MiniCluster, live: &Observed) {
+    let Ok(identity) = Identity::of(mini_cluster) else { return };
+    let job = live.job.as_ref();
+    if live.lifecycle.is_recorded() && job.is_none_or(is_finished) {
+        context.forget_run(&identity, job.and_then(|job| job.metadata.uid.as_deref()));
+    }
 }
 
 /// When to reconcile again; deletes the MiniCluster when its time to live is over.
@@ -113,7 +132,8 @@ async fn observe_if_valid_name(
     let DecisionInput { cluster, generation, now, .. } = input;
     match Identity::of(mini_cluster) {
         Ok(identity) => {
-            Box::pin(observe(client, &identity, cluster.as_ref().ok(), *generation, now)).await
+            let (cluster, is_reported) = (cluster.as_ref().ok(), is_over(mini_cluster));
+            Box::pin(observe(client, &identity, cluster, *generation, is_reported, now)).await
         }
         Err(_) => Ok(Observed::default()),
     }

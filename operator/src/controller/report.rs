@@ -176,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn status_writes_that_can_wait_are_postponed() {
         let (context, _server) = fixtures::context();
-        context.writers.lock().take();
+        assert!(context.begin_watches());
         let mut mini_cluster = MiniCluster::new("hello", MiniClusterSpec::default());
         mini_cluster.status = Some(status(State::Starting, 1));
         let next = |state| {

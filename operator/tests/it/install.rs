@@ -130,3 +130,16 @@ async fn a_deleted_configuration_is_created_again_for_the_same_pods() {
     world.with_another_operator().reconcile().await.unwrap();
     assert_eq!(world.server.get(CONFIG).unwrap()["data"], config["data"]);
 }
+
+#[tokio::test]
+async fn a_job_that_copies_needs_no_nodes() {
+    for (spec, requests) in [
+        (json!({ "flux": { "container": { "install": "Copy" } } }), 0),
+        (json!({ "pod": { "runtimeClassName": "kata" } }), 0),
+        (json!({}), 1),
+    ] {
+        let world = world_of(&spec, Some("v1.36.3"), Some(good_nodes(1)));
+        world.reconcile().await.unwrap();
+        assert_eq!(world.server.requests("GET /api/v1/nodes"), requests, "{spec}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The operator with a simulated API server: whole reconciles, installation, pages.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod addresses;
 mod autoscale;
 mod citizen;
 mod command;
@@ -15,6 +16,7 @@ mod pods;
 mod reconcile;
 mod render;
 mod replaced;
+mod restart;
 mod shared_names;
 mod stages;
 #[path = "../support/mod.rs"]

@@ -50,7 +50,7 @@ async fn the_rendered_objects_are_those_that_the_operator_creates() {
         (json!({}), 5),
         (json!({ "containers": [runner, sidecar], "services": services }), 8),
         (json!({ "scheduling": { "gang": "PodGroup" }, "flux": { "rest": {} } }), 7),
-        (json!({ "suspend": true, "services": services }), 5),
+        (json!({ "suspend": true, "services": services, "flux": { "rest": {} } }), 4),
         (json!({ "flux": { "curveCert": CERTIFICATE, "container": { "install": "Copy" } } }), 5),
         (json!({ "flux": { "curveCertSecret": "mine" }, "interactive": true }), 4),
     ] {

@@ -37,6 +37,15 @@ pub fn method(installed: Option<&Installed>) -> Install {
     }
 }
 
+/// False if the method for a new Job is the same whether or not the nodes have image volumes.
+pub fn depends_on_nodes(cluster: &Cluster) -> bool {
+    match cluster.flux.install {
+        Wanted::Copy => false,
+        Wanted::Auto => needs_copy(cluster).is_none(),
+        Wanted::Image => true,
+    }
+}
+
 /// Chooses the method for a new Job.
 pub fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Installed {
     let requested = REQUESTED.to_owned();

@@ -10,7 +10,7 @@ use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Pods with this annotation run until it is taken away: see `kwok.yaml`.
 pub(super) const HOLD: &str = "flux-e2e/hold";
@@ -20,6 +20,8 @@ const PODS_PER_NODE: u32 = 110;
 /// What is created at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Load {
+    /// How many MiniClusters have finished before.
+    pub(super) finished: u32,
     pub(super) miniclusters: u32,
     pub(super) pods: u32,
 }
@@ -38,12 +40,17 @@ impl Load {
         if self.waits_for_all() {
             spec["pod"] = json!({"annotations": {HOLD: "true"}});
         }
-        let resource = ApiResource::erase::<MiniCluster>(&());
-        let object = |number: u32| {
-            DynamicObject::new(&format!("mc-{number}"), &resource).data(json!({"spec": spec}))
-        };
-        (0..self.miniclusters).map(object).collect()
+        objects("mc", self.miniclusters, &spec)
     }
+}
+
+/// So many MiniClusters with this specification, whose names begin with `name`.
+pub(super) fn objects(name: &str, count: u32, spec: &Value) -> Vec<DynamicObject> {
+    let resource = ApiResource::erase::<MiniCluster>(&());
+    let object = |number: u32| {
+        DynamicObject::new(&format!("{name}-{number}"), &resource).data(json!({"spec": spec}))
+    };
+    (0..count).map(object).collect()
 }
 
 /// Makes nodes for the largest of these loads, waits until they are ready, and returns their number. Ended pods need no

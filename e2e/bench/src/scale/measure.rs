@@ -1,8 +1,9 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
+use super::Bench;
 use super::load::{HOLD, Load};
 use crate::namespace::{self, Observations, Observed};
-use crate::operator::{Memory, Operator, OperatorProgram};
+use crate::operator::{Memory, Operator};
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Audit, Request};
 use e2e::environment::Environment;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// Requests of this program under way at the same time.
-const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 const DEADLINE: Duration = Duration::from_mins(40);
 /// How often the operator is checked while nothing happens.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -52,8 +53,7 @@ pub(super) struct Row {
 /// Gives `load` to a new process of `program`.
 pub(super) async fn measure(
     client: &Client,
-    environment: &Environment,
-    program: &OperatorProgram,
+    Bench { environment, program }: Bench<'_>,
     load: Load,
 ) -> Result<Row> {
     let what = format!("{} x {} pods", load.miniclusters, load.pods);
@@ -93,7 +93,7 @@ pub(super) async fn measure(
 }
 
 /// How many requests of each kind there are.
-fn count(requests: &[Request]) -> BTreeMap<String, u64> {
+pub(super) fn count(requests: &[Request]) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for request in requests {
         *counts.entry(request.kind()).or_default() += 1;
@@ -138,7 +138,7 @@ impl Jobs {
     }
 }
 
-async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
+pub(super) async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
     let resource = ApiResource::erase::<MiniCluster>(&());
     let api: Api<DynamicObject> =
         Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);

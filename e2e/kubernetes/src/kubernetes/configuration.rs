@@ -153,7 +153,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         ("dns-cache", cache),
         // An answer leaves the cache when it is no longer good by its own words.
         ("dns-ttl", network.dns_cache.max(30).to_string()),
-        ("services", addresses.services.to_owned()),
+        ("services", network.service_range.unwrap_or(addresses.services).to_owned()),
         ("pods", addresses.pods.to_owned()),
         ("node-address", addresses.nodes[position].to_owned()),
         ("node-pods", addresses.node_pods[position].to_owned()),

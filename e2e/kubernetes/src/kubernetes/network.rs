@@ -84,12 +84,14 @@ pub struct Network {
     pub domain: String,
     /// How many seconds its DNS answers from a cache; 0: it has none, as what kubeadm sets up.
     pub dns_cache: u32,
+    /// Services get addresses from here, a part of the usual range; absent for all of it.
+    pub service_range: Option<&'static str>,
 }
 
 impl Default for Network {
     fn default() -> Self {
         let domain = "cluster.local".to_owned();
-        Self { ip_family: IpFamily::default(), domain, dns_cache: 0 }
+        Self { ip_family: IpFamily::default(), domain, dns_cache: 0, service_range: None }
     }
 }
 

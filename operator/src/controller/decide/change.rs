@@ -35,10 +35,14 @@ impl<K: Resource + Serialize> Change<K> {
 
     /// Merges `desired` into `live` if `live` lacks something of it. Owners that others have added stay.
     pub(crate) fn merge(live: &K, mut desired: Value) -> Self {
-        if let Some(owners) = desired.pointer_mut("/metadata/ownerReferences") {
-            *owners = with_other_owners(owners, live.owner_references());
-        }
+        add_other_owners(&mut desired, live.owner_references());
         if is_subset(&desired, &to_value(live)) { Self::Keep } else { Self::patch(live, desired) }
+    }
+
+    /// Merges `desired` into `live` even if `live` lacks nothing of it.
+    pub(crate) fn overwrite(live: &K, mut desired: Value) -> Self {
+        add_other_owners(&mut desired, live.owner_references());
+        Self::patch(live, desired)
     }
 
     pub(crate) fn patch(live: &K, mut patch: Value) -> Self {
@@ -113,8 +117,9 @@ fn reach_the_same(one: &Service, other: &Service) -> bool {
     one.selector == other.selector && ports(&one) == ports(&other)
 }
 
-/// The owners `live`, updated and extended by `ours`, because a merge patch replaces the whole list.
-fn with_other_owners(ours: &Value, live: &[OwnerReference]) -> Value {
+/// Adds the owners `live` to those of `desired`, because a merge patch replaces the whole list.
+fn add_other_owners(desired: &mut Value, live: &[OwnerReference]) {
+    let Some(ours) = desired.pointer_mut("/metadata/ownerReferences") else { return };
     let mut owners: Vec<Value> = live.iter().map(|owner| json!(owner)).collect();
     for our in ours.as_array().into_iter().flatten() {
         match owners.iter_mut().find(|owner| owner["uid"] == our["uid"]) {
@@ -122,7 +127,7 @@ fn with_other_owners(ours: &Value, live: &[OwnerReference]) -> Value {
             None => owners.push(our.clone()),
         }
     }
-    Value::Array(owners)
+    *ours = Value::Array(owners);
 }
 
 fn to_value(object: &impl Serialize) -> Value {

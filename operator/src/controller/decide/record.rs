@@ -40,11 +40,13 @@ pub(crate) fn record(
     Change::merge(live, change)
 }
 
-/// Changes the live `ConfigMap` to `desired`. Without a Job, removes the keys of earlier runs.
+/// Changes the live `ConfigMap` to `desired`. Without a Job, removes the keys of earlier runs. A `ConfigMap` that
+/// `awaits_address` of a new Service is written in any case.
 pub(crate) fn with_its_keys(
     job: Option<&Job>,
     live: Option<&ConfigMap>,
     desired: ConfigMap,
+    awaits_address: bool,
 ) -> Change<ConfigMap> {
     let Some(live) = live else { return Change::Create(Box::new(desired)) };
     let mut desired = json!(desired);
@@ -54,7 +56,7 @@ pub(crate) fn with_its_keys(
             desired["data"][key] = Value::Null;
         }
     }
-    Change::merge(live, desired)
+    if awaits_address { Change::overwrite(live, desired) } else { Change::merge(live, desired) }
 }
 
 impl Change<ConfigMap> {

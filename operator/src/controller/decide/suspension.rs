@@ -6,7 +6,7 @@
 use super::change::Change;
 use crate::controller::job_ext::{IDLE_PREFIX, has_pods, noted_suspension};
 use crate::controller::observe::Observed;
-use crate::controller::observe::lifecycle::Lifecycle;
+use crate::controller::observe::lifecycle::{Lifecycle, Suspender};
 use crate::controller::pod_ext::broker_is_ready;
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
@@ -56,6 +56,27 @@ pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
         (lifecycle, _) => {
             matches!(lifecycle, New | Suspending | Suspended(_)).then_some(Change::Keep)
         }
+    }
+}
+
+/// True while the Job has no pods and gets none before the operator sees it again. Then Services with an address would
+/// only take addresses: a range has as few as 4,096, and a queue may hold more MiniClusters. `reason` is why the Job
+/// must be suspended.
+pub(crate) fn needs_no_address(live: &Observed, cluster: &Cluster, reason: Option<&str>) -> bool {
+    use Lifecycle::{Degraded, Ended, Ending, Failing, New, Pending, Running, Starting};
+    match &live.lifecycle {
+        New => reason.is_some() || cluster.begins_suspended(),
+        Lifecycle::Suspended(by) => {
+            reason.is_some() || matches!(by, Suspender::Queue(_) | Suspender::Other)
+        }
+        Lifecycle::Suspending
+        | Pending
+        | Starting
+        | Running
+        | Degraded
+        | Ending
+        | Failing
+        | Ended(_) => false,
     }
 }
 

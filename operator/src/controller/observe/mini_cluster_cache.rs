@@ -12,8 +12,7 @@ use tokio::time::Instant;
 
 /// Largest MiniCluster that is cached, in bytes of JSON. Each reconcile reads a larger one from the API server.
 const TEXT_LIMIT: usize = 16 * 1024;
-/// Most MiniClusters that are cached. Finished ones are cached only while there are half as many: their number grows
-/// without end, and they are seldom read again.
+/// Most MiniClusters that are cached. Those whose run has just ended are cached only while there are half as many.
 const COUNT_LIMIT: usize = 4000;
 
 /// Annotation in which `kubectl apply` keeps the applied object.
@@ -23,7 +22,14 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(crate) type NamespacedName = (String, String);
 
 #[derive(Default)]
-pub(crate) struct MiniClusterCache(Mutex<HashMap<NamespacedName, Entry>>);
+pub(crate) struct MiniClusterCache(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    all: HashMap<NamespacedName, Entry>,
+    /// How many of them have a text.
+    texts: usize,
+}
 
 #[derive(Default)]
 struct Entry {
@@ -40,16 +46,16 @@ impl MiniClusterCache {
     /// The MiniCluster, if its version is at least that of `meta`.
     pub(crate) fn get(&self, meta: &impl ResourceExt) -> Option<MiniCluster> {
         let version = version(meta.meta())?;
-        let mini_cluster = self.0.lock().get(&namespaced_name(meta))?.mini_cluster()?;
+        let mini_cluster = self.0.lock().all.get(&namespaced_name(meta))?.mini_cluster()?;
         let is_current = self::version(&mini_cluster.metadata).is_some_and(|read| read >= version);
         (is_current && mini_cluster.uid() == meta.uid()).then_some(mini_cluster)
     }
 
     pub(crate) fn put(&self, mini_cluster: &MiniCluster) {
         let (mut entries, name) = (self.0.lock(), namespaced_name(mini_cluster));
-        let has_room = has_room(&entries, &name, mini_cluster.status.as_ref());
-        let entry = entries.entry(name).or_default();
-        entry.text = if has_room { to_text(mini_cluster.clone()) } else { None };
+        let has_room = entries.has_room(&name, mini_cluster.status.as_ref());
+        let text = if has_room { to_text(mini_cluster.clone()) } else { None };
+        entries.set_text(name, text);
     }
 
     /// Caches the status that the API server has returned for a write, unless the specification changed meanwhile.
@@ -57,47 +63,48 @@ impl MiniClusterCache {
         let name = metadata.name.clone().unwrap_or_default();
         let mut entries = self.0.lock();
         let name = (metadata.namespace.clone().unwrap_or_default(), name);
-        let has_room = has_room(&entries, &name, status.as_ref());
-        let Some(entry) = entries.get_mut(&name) else { return };
+        let has_room = entries.has_room(&name, status.as_ref());
+        let Some(entry) = entries.all.get_mut(&name) else { return };
         entry.reported = Some(Instant::now());
         let is_same = |read: &MiniCluster| {
             read.metadata.uid == metadata.uid && read.metadata.generation == metadata.generation
         };
         let read = entry.mini_cluster().filter(is_same);
         let written = read.map(|read| MiniCluster { metadata, spec: read.spec, status });
-        entry.text = written.filter(|_| has_room).and_then(to_text);
+        let text = written.filter(|_| has_room).and_then(to_text);
+        entries.set_text(name, text);
     }
 
     /// The last check why pods do not start.
     pub(crate) fn check(&self, name: &NamespacedName) -> Option<PendingCheck> {
-        self.0.lock().get(name)?.check.clone()
+        self.0.lock().all.get(name)?.check.clone()
     }
 
     pub(crate) fn set_check(&self, name: &NamespacedName, check: PendingCheck) {
-        self.0.lock().entry(name.clone()).or_default().check = Some(check);
+        self.0.lock().all.entry(name.clone()).or_default().check = Some(check);
     }
 
     /// How much of `interval` is left since the last status write.
     pub(crate) fn remaining(&self, name: &NamespacedName, interval: Duration) -> Option<Duration> {
-        let reported = self.0.lock().get(name)?.reported?;
+        let reported = self.0.lock().all.get(name)?.reported?;
         // A requeue after no time at all would run in a loop.
         interval.checked_sub(reported.elapsed()).filter(|remaining| !remaining.is_zero())
     }
 
     pub(crate) fn set_summary(&self, name: &NamespacedName, summary: Option<Summary>) {
-        self.0.lock().entry(name.clone()).or_default().summary = summary;
+        self.0.lock().all.entry(name.clone()).or_default().summary = summary;
     }
 
     /// Notes that a reconcile has ended, even if it failed.
     pub(crate) fn set_reconciled(&self, meta: &impl ResourceExt) {
-        if let Some(entry) = self.0.lock().get_mut(&namespaced_name(meta)) {
+        if let Some(entry) = self.0.lock().all.get_mut(&namespaced_name(meta)) {
             entry.reconciled = meta.meta().generation;
         }
     }
 
     pub(crate) fn known(&self, meta: &impl ResourceExt) -> KnownMiniCluster {
         let entries = self.0.lock();
-        let entry = entries.get(&namespaced_name(meta));
+        let entry = entries.all.get(&namespaced_name(meta));
         let reconciled = entry.and_then(|entry| entry.reconciled);
         KnownMiniCluster {
             summary: entry.and_then(|entry| entry.summary),
@@ -106,31 +113,53 @@ impl MiniClusterCache {
     }
 
     pub(crate) fn forget(&self, name: &NamespacedName) {
-        self.0.lock().remove(name);
+        let mut entries = self.0.lock();
+        let removed = entries.all.remove(name);
+        entries.texts -= usize::from(removed.is_some_and(|entry| entry.text.is_some()));
+    }
+
+    /// Forgets all of a finished MiniCluster but what the metrics count.
+    pub(crate) fn forget_run(&self, name: &NamespacedName) {
+        let mut entries = self.0.lock();
+        entries.set_text(name.clone(), None);
+        if let Some(entry) = entries.all.get_mut(name) {
+            (entry.check, entry.reported) = (None, None);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().all.len()
     }
 
     /// Forgets all MiniClusters for which `exists` is false. A restarted watch brings no event of those that were
     /// deleted meanwhile, and a reconcile may add an entry of one that is already deleted.
     pub(crate) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
-        self.0.lock().retain(|(namespace, name), _| exists(namespace, name));
+        let mut entries = self.0.lock();
+        entries.all.retain(|(namespace, name), _| exists(namespace, name));
+        entries.texts = entries.all.values().filter(|entry| entry.text.is_some()).count();
     }
 
     #[cfg(test)]
     pub(crate) fn has(&self, name: &NamespacedName) -> bool {
-        self.0.lock().contains_key(name)
+        self.0.lock().all.contains_key(name)
     }
 }
 
-/// Whether the MiniCluster `name`, which has this status, may be cached beside the others.
-fn has_room(
-    entries: &HashMap<NamespacedName, Entry>,
-    name: &NamespacedName,
-    status: Option<&MiniClusterStatus>,
-) -> bool {
-    let is_over = status.is_some_and(MiniClusterStatus::is_over);
-    let limit = if is_over { COUNT_LIMIT / 2 } else { COUNT_LIMIT };
-    let others = entries.iter().filter(|(other, entry)| *other != name && entry.text.is_some());
-    others.count() < limit
+impl Entries {
+    /// Whether the MiniCluster `name`, which has this status, may be cached beside the others.
+    fn has_room(&self, name: &NamespacedName, status: Option<&MiniClusterStatus>) -> bool {
+        let is_over = status.is_some_and(MiniClusterStatus::is_over);
+        let limit = if is_over { COUNT_LIMIT / 2 } else { COUNT_LIMIT };
+        let own = self.all.get(name).is_some_and(|entry| entry.text.is_some());
+        self.texts - usize::from(own) < limit
+    }
+
+    fn set_text(&mut self, name: NamespacedName, text: Option<Box<str>>) {
+        let entry = self.all.entry(name).or_default();
+        self.texts -= usize::from(entry.text.is_some());
+        self.texts += usize::from(text.is_some());
+        entry.text = text;
+    }
 }
 
 impl Entry {
@@ -222,6 +251,10 @@ mod tests {
         };
         let finished = (0..5000).filter(|n| is_cached(format!("f-{n}"), state(State::Complete)));
         assert_eq!(finished.count(), COUNT_LIMIT / 2 - 1);
+        for number in 0..COUNT_LIMIT / 2 {
+            cache.forget_run(&("apps".to_owned(), format!("f-{number}")));
+        }
+        assert_eq!(cache.0.lock().texts, 1, "that of the one that was read first");
         for number in 0..100 {
             cache.set_summary(&("apps".to_owned(), format!("s-{number}")), None);
             assert!(is_cached(format!("r-{number}"), state(State::Running)));

@@ -100,10 +100,16 @@ pub(super) async fn pods(
 
 /// False if the API server must be asked although the store has these leads of `job`: for a finished Job, because the
 /// watch of the pods may be behind that of the Job; and for a Job with pods whose lead is not in the store, because
-/// pods of other operators lack the label that the watch selects by.
+/// pods of other operators lack the label that the watch selects by, and a first list stores no lead that has
+/// succeeded.
 fn is_complete(leads: &[Pod], job: &Job) -> bool {
-    let active = job.status.as_ref().and_then(|status| status.active).unwrap_or_default();
-    !is_finished(job) && (!leads.is_empty() || active == 0)
+    let has_had_pods = job.status.as_ref().is_some_and(|status| {
+        let uncounted = status.uncounted_terminated_pods.as_ref();
+        let uncounted = uncounted.and_then(|it| it.succeeded.as_ref());
+        [status.active, status.succeeded].iter().flatten().any(|count| *count > 0)
+            || uncounted.is_some_and(|pods| !pods.is_empty())
+    });
+    !is_finished(job) && (!leads.is_empty() || !has_had_pods)
 }
 
 pub(super) fn unstarted_leads(leads: &[Pod], runner: &str) -> Vec<u32> {

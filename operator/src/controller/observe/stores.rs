@@ -2,18 +2,20 @@
 //!
 //! Everybody may create objects with the labels that the watches select. So the stores keep only objects that a
 //! MiniCluster, or for pods a Job, owns; without the fields that the operator does not read; and of a large object,
-//! or of one that exceeds the memory limit, only its identity: the operator reads it when it needs it.
+//! or of one that exceeds the memory limit, only its identity ([`Kept`]): the operator reads it when it needs it.
 
-use super::mini_cluster_cache::MiniClusterCache;
+use super::kept::{Kept, SharedKept, Stage, is_whole};
+use super::mini_cluster_cache::{MiniClusterCache, namespaced_name};
 use crate::controller::job_ext::is_finished;
 use crate::controller::pod_ext::leaves_no_container;
 use crate::controller::run_record::RunRecord;
 use crate::metrics::Population;
+use flux_api::cluster::Identity;
 use flux_api::cluster::validate::of_kueue;
 use flux_api::crd::MiniCluster;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::labels;
-use futures::{FutureExt as _, Stream, TryStreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -21,14 +23,12 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
 use kube::core::{ObjectMeta, PartialObjectMeta};
-use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::future::ready;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -46,15 +46,11 @@ pub(crate) fn managed(more: &str) -> String {
 pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
 
-/// Objects in one page of a watch's first list. A whole page is in memory, and an object may have 1.5 MiB.
-const FIRST_LIST_PAGE: u32 = 5;
-/// Largest object that is stored whole, in bytes of JSON; without scripts, objects have less than 4 KiB.
-const OBJECT_SIZE_LIMIT: usize = 16 * 1024;
-/// Memory limit of the whole objects of one store in bytes, as estimated by [`memory_of`]: enough for 2,000 running
-/// MiniClusters. Objects of finished runs get half of it: their number grows without end, and they are seldom read.
-const STORE_LIMIT: usize = 16 * 1024 * 1024;
-/// Longest name of an owner that the identity of a large object keeps.
-const OWNER_NAME_LIMIT: usize = 253;
+/// Objects in one page of a first list where the API server does not stream it. A whole page is in memory, and an
+/// object may have 1.5 MiB.
+const FIRST_LIST_PAGE: u32 = 20;
+/// How often a streamed first list may begin without coming to its end.
+const UNFINISHED_LISTS: u32 = 3;
 
 /// Prefix of the operator's annotations.
 const OUR_PREFIX: &str = "flux-framework.org/";
@@ -71,21 +67,36 @@ pub(crate) struct Stores {
 
 /// What the watches write into the stores.
 pub(crate) struct Writers {
-    pub(crate) jobs: Writer<Job>,
-    pub(crate) services: Writer<Service>,
-    pub(crate) config_maps: Writer<ConfigMap>,
-    pub(crate) services_pods: Writer<Pod>,
-    pub(crate) leads: Writer<Pod>,
+    pub(crate) jobs: SharedKept<Job>,
+    pub(crate) services: SharedKept<Service>,
+    pub(crate) config_maps: SharedKept<ConfigMap>,
+    pub(crate) services_pods: SharedKept<Pod>,
+    pub(crate) leads: SharedKept<Pod>,
+}
+
+impl Writers {
+    /// Removes the objects of a MiniCluster from the `stores` once nothing of its run is left to do or to report.
+    pub(crate) fn forget_run(&self, stores: &Stores, identity: &Identity, job: Option<&str>) {
+        let Identity { name, namespace, owner, .. } = identity;
+        self.jobs.lock().forget(namespace, name.as_str(), &owner.uid);
+        self.config_maps.lock().forget(namespace, &name.agent_config_map(), &owner.uid);
+        // The Services with addresses are deleted; the headless one stays.
+        self.services.lock().forget(namespace, name.as_str(), &owner.uid);
+        let Some(job) = job else { return };
+        for lead in stores.stored_leads_of(namespace, job) {
+            self.leads.lock().forget(namespace, &lead.name_any(), job);
+        }
+    }
 }
 
 impl Stores {
     /// Empty stores, and their writers.
     pub(crate) fn new() -> (Self, Writers) {
-        let (jobs, of_jobs) = reflector::store();
-        let (services, of_services) = reflector::store();
-        let (config_maps, of_config_maps) = reflector::store();
-        let (services_pods, of_services_pods) = reflector::store();
-        let (leads, of_leads) = reflector::store();
+        let (jobs, of_jobs) = Kept::shared();
+        let (services, of_services) = Kept::shared();
+        let (config_maps, of_config_maps) = Kept::shared();
+        let (services_pods, of_services_pods) = Kept::shared();
+        let (leads, of_leads) = Kept::shared();
         let writers = Writers {
             jobs: of_jobs,
             services: of_services,
@@ -101,12 +112,15 @@ impl Stores {
         if !is_complete(&self.leads) {
             return None;
         }
-        let of_job = |pod: &Pod| {
+        let found = self.stored_leads_of(namespace, job);
+        found.into_iter().map(|pod| is_whole(&*pod).then(|| (*pod).clone())).collect()
+    }
+
+    fn stored_leads_of(&self, namespace: &str, job: &str) -> Vec<Arc<Pod>> {
+        self.leads.state_filter(|pod: &Pod| {
             pod.owner_references().iter().any(|owner| owner.uid == job)
                 && pod.metadata.namespace.as_deref() == Some(namespace)
-        };
-        let found = self.leads.state_filter(of_job);
-        found.into_iter().map(|pod| is_whole(&*pod).then(|| (*pod).clone())).collect()
+        })
     }
 
     /// True when the store is complete and has no pod of this name for `spec.services`.
@@ -133,11 +147,6 @@ where
     matches!(store.wait_until_ready().now_or_never(), Some(Ok(())))
 }
 
-/// True for an object that [`Budget`] has not reduced to its identity.
-fn is_whole(object: &impl Resource) -> bool {
-    object.meta().resource_version.is_some()
-}
-
 /// Seconds after which the API server ends a watch; the next one continues there. Some load balancers drop longer
 /// silent connections without closing them.
 pub(crate) const WATCH: u32 = 20;
@@ -152,12 +161,17 @@ pub(crate) fn mini_clusters(
 {
     let (store, writer) = reflector::store();
     let stored = store.clone();
-    let stream = watcher(api, watcher::Config::default().page_size(FIRST_LIST_PAGE))
+    let stream = listed(api, watcher::Config::default())
         .default_backoff()
         .modify(|cluster| strip_metadata(&mut cluster.metadata))
         .reflect(writer)
         .inspect_ok(move |event| {
-            if matches!(event, Event::InitDone | Event::Delete(_)) {
+            if let Event::Delete(gone) = event {
+                cache.forget(&namespaced_name(gone));
+            }
+            // A reconcile may have added an entry of one that was deleted meanwhile.
+            let is_deleted = matches!(event, Event::Delete(_)) && cache.len() > stored.len();
+            if is_deleted || matches!(event, Event::InitDone) {
                 cache.retain(|namespace, name| {
                     stored.get(&ObjectRef::new(name).within(namespace)).is_some()
                 });
@@ -174,6 +188,38 @@ pub(crate) fn mini_clusters(
     (store, stream)
 }
 
+/// Watches; the API server streams the first list object by object, so that one object is in memory. Where it cannot
+/// (before Kubernetes 1.34, or with the feature `WatchList` off), the list comes in pages, as also where a stream does
+/// not end in the time of a watch.
+fn listed<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+{
+    let paged = watcher(api.clone(), config.clone().page_size(FIRST_LIST_PAGE));
+    let mut begun = 0;
+    let streams = move |event: &watcher::Result<Event<K>>| {
+        match event {
+            Ok(Event::Init) => begun += 1,
+            Ok(Event::InitDone) => begun = 0,
+            _ => {}
+        }
+        let is_refused = matches!(
+            event,
+            Err(watcher::Error::WatchStartFailed(kube::Error::Api(status)))
+                if matches!(status.code, 400 | 422)
+        );
+        let works = !is_refused && begun <= UNFINISHED_LISTS;
+        if !works {
+            tracing::info!("the API server does not stream first lists: they come in pages");
+        }
+        ready(works)
+    };
+    watcher(api, config.streaming_lists()).take_while(streams).chain(paged)
+}
+
 /// A function that counts the MiniClusters in `store` for the metrics.
 pub(crate) fn population(
     store: Store<MiniClusterMeta>,
@@ -185,96 +231,25 @@ pub(crate) fn population(
     }
 }
 
-/// Watches objects that `selector` selects and an object of kind `controller` owns, and writes them into a store.
-/// `strip` removes the fields that nobody reads, and returns true for an object of a finished run.
+/// Watches objects that `selector` selects and an object of kind `controller` owns, and keeps them in a store.
+/// `strip` removes the fields that nobody reads, and returns the stage of the object.
 pub(crate) fn controlled<K>(
     api: Api<K>,
-    writer: Writer<K>,
+    kept: &SharedKept<K>,
     selector: &str,
     controller: &'static str,
-    strip: fn(&mut K) -> bool,
+    strip: fn(&mut K) -> Stage,
 ) -> impl Stream<Item = watcher::Result<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
-    let mut budget = Budget::default();
-    let config = watcher::Config::default().page_size(FIRST_LIST_PAGE).timeout(WATCH);
-    watcher(api, config.labels(selector))
+    let kept = Arc::clone(kept);
+    listed(api, watcher::Config::default().timeout(WATCH).labels(selector))
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
-        .map_ok(move |event| budget.fit(event, strip))
-        .reflect(writer)
+        .map_ok(move |event| kept.lock().write(event, strip))
         .touched_objects()
-}
-
-/// Memory of the whole objects of a store, by a hash of namespace and name.
-#[derive(Default)]
-struct Budget {
-    /// The size of each object, and whether its run has finished.
-    sizes: HashMap<u64, (usize, bool)>,
-    sum: usize,
-    sum_of_over: usize,
-}
-
-impl Budget {
-    /// Strips the object of `event`, and reduces it to its identity if it exceeds [`OBJECT_SIZE_LIMIT`] or [`STORE_LIMIT`].
-    fn fit<K>(&mut self, mut event: Event<K>, strip: fn(&mut K) -> bool) -> Event<K>
-    where
-        K: Resource + Serialize + Default + Clone,
-    {
-        match &mut event {
-            Event::Init => *self = Self::default(),
-            Event::InitApply(object) | Event::Apply(object) => {
-                let is_over = strip(object);
-                self.hold(object, is_over);
-                // A parsed `Vec` has spare capacity, of up to a KiB for each element; a clone has none.
-                *object = object.clone();
-            }
-            Event::Delete(object) => {
-                strip(object);
-                self.release(object);
-            }
-            Event::InitDone => {}
-        }
-        event
-    }
-
-    fn hold<K>(&mut self, object: &mut K, is_over: bool)
-    where
-        K: Resource + Serialize + Default,
-    {
-        let key = self.release(object);
-        let has_room = |size: &usize| {
-            self.sum + size <= STORE_LIMIT
-                && (!is_over || self.sum_of_over + size <= STORE_LIMIT / 2)
-        };
-        match memory_of(object).filter(has_room) {
-            Some(size) => {
-                self.sizes.insert(key, (size, is_over));
-                self.sum += size;
-                self.sum_of_over += if is_over { size } else { 0 };
-            }
-            None => leave_identity(object),
-        }
-    }
-
-    fn release(&mut self, object: &impl Resource) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (&object.meta().namespace, &object.meta().name).hash(&mut hasher);
-        let key = hasher.finish();
-        let (size, is_over) = self.sizes.remove(&key).unwrap_or_default();
-        self.sum -= size;
-        self.sum_of_over -= if is_over { size } else { 0 };
-        key
-    }
-}
-
-/// An estimate of the memory of `object`: the size of its JSON, and 64 bytes for each field and map entry. `None` if
-/// it is larger than [`OBJECT_SIZE_LIMIT`].
-fn memory_of(object: &impl Serialize) -> Option<usize> {
-    let text = serde_json::to_vec(object).ok().filter(|text| text.len() <= OBJECT_SIZE_LIMIT)?;
-    Some(text.len() + 64 * text.split(|byte| *byte == b':').count())
 }
 
 /// Drops objects that no object of kind `controller` owns, and makes a deletion of an object that lost its owner.
@@ -309,33 +284,14 @@ pub(crate) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
     Some(ObjectRef::new(&job.name).within(pod.metadata.namespace.as_deref()?))
 }
 
-/// Removes everything but the identity from an object, also the resource version, which [`is_whole`] looks at.
-fn leave_identity<K: Resource + Default>(object: &mut K) {
-    let metadata = mem::take(object.meta_mut());
-    let owners = metadata.owner_references.into_iter().flatten();
-    let controller = owners.filter(|it| it.controller == Some(true)).filter(is_short).take(1);
-    *object = K::default();
-    *object.meta_mut() = ObjectMeta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        owner_references: Some(controller.collect()),
-        ..ObjectMeta::default()
-    };
-}
-
-fn is_short(owner: &OwnerReference) -> bool {
-    [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= OWNER_NAME_LIMIT)
-}
-
 /// Keeps of a Job's template the restart policy, the names of containers, the images that are copied or mounted,
-/// pod-level resources, device claims and scheduling gates. True for a finished Job.
-pub(crate) fn strip_job(job: &mut Job) -> bool {
+/// pod-level resources, device claims and scheduling gates.
+pub(crate) fn strip_job(job: &mut Job) -> Stage {
     job.metadata.managed_fields = None;
-    let is_over = is_finished(job);
-    let Some(spec) = &mut job.spec else { return is_over };
+    let stage = if is_finished(job) { Stage::Finished } else { Stage::Running };
+    let Some(spec) = &mut job.spec else { return stage };
     (spec.selector, spec.success_policy) = (None, None);
-    let Some(pod) = mem::take(&mut spec.template).spec else { return is_over };
+    let Some(pod) = mem::take(&mut spec.template).spec else { return stage };
     let image_of =
         |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
     let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
@@ -351,23 +307,25 @@ pub(crate) fn strip_job(job: &mut Job) -> bool {
         scheduling_gates: pod.scheduling_gates,
         ..PodSpec::default()
     });
-    is_over
+    stage
 }
 
-pub(crate) fn strip_service(service: &mut Service) -> bool {
+pub(crate) fn strip_service(service: &mut Service) -> Stage {
     service.metadata.managed_fields = None;
-    false
+    Stage::Running
 }
 
-/// Removes the managed fields of a ConfigMap. True if the end of the run is recorded.
-pub(crate) fn strip_config_map(config_map: &mut ConfigMap) -> bool {
+/// Removes the managed fields of a ConfigMap. The run is over once its end is recorded.
+pub(crate) fn strip_config_map(config_map: &mut ConfigMap) -> Stage {
     config_map.metadata.managed_fields = None;
-    RunRecord::on(config_map).is_some_and(|run| run.end.is_some())
+    let is_recorded = RunRecord::on(config_map).is_some_and(|run| run.end.is_some());
+    if is_recorded { Stage::Finished } else { Stage::Running }
 }
 
 /// Keeps the status of a pod and its containers, its index, the operator's annotations, the number of pods before it,
-/// and, for a pod that a kubelet may have refused, the times of status writes. True for a pod that has ended.
-pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
+/// and, for a pod that a kubelet may have refused, the times of status writes. A failed pod may have a successor that
+/// is judged by it.
+pub(crate) fn strip_pod(pod: &mut Pod) -> Stage {
     pod.spec = None;
     let times = pod.metadata.managed_fields.take().filter(|_| leaves_no_container(pod));
     pod.metadata.managed_fields = times.map(|entries| {
@@ -379,8 +337,12 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     let metadata = &mut pod.metadata;
     metadata.annotations.iter_mut().for_each(|all| all.retain(|key, _| is_read(key)));
     metadata.labels.iter_mut().for_each(|all| all.retain(|key, _| key == labels::COMPLETION_INDEX));
-    let Some(status) = pod.status.take() else { return false };
-    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let Some(status) = pod.status.take() else { return Stage::Running };
+    let stage = match status.phase.as_deref() {
+        Some("Succeeded") => Stage::Finished,
+        Some("Failed") => Stage::Ended,
+        _ => Stage::Running,
+    };
     let stripped = |container: ContainerStatus| ContainerStatus {
         name: container.name,
         container_id: container.container_id,
@@ -404,7 +366,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
         start_time: status.start_time,
         ..PodStatus::default()
     });
-    is_over
+    stage
 }
 
 /// Keeps the identity and the versions in a MiniCluster's metadata, and adds [`READ_HASH`].

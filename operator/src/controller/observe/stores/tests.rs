@@ -1,13 +1,10 @@
 use super::*;
-use crate::controller::fixtures::{ended_job, job};
-use futures::StreamExt as _;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::PodStatus;
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tokio::test]
@@ -17,18 +14,24 @@ async fn a_deleted_minicluster_without_an_event_is_forgotten() {
     let cache = Arc::new(MiniClusterCache::default());
     let gone = ("apps".to_owned(), "gone".to_owned());
     cache.set_summary(&gone, None);
-    let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] });
-    let answer = Response::new(Body::from(list.to_string().into_bytes()));
+    let end = json!({ "type": "BOOKMARK", "object": {
+        "kind": "", "apiVersion": "", "metadata": {
+            "resourceVersion": "1", "annotations": { "k8s.io/initial-events-end": "true" },
+        },
+    } });
+    let answer = Response::new(Body::from(end.to_string().into_bytes()));
     let is_synced = Arc::new(AtomicBool::new(false));
     let synced = Arc::clone(&is_synced);
     let (_, stream) = mini_clusters(Api::all(client), Arc::clone(&cache), move || {
         synced.store(true, Ordering::Release);
     });
     let listed = async {
-        let (_, respond) = server.next_request().await.unwrap();
+        let (request, respond) = server.next_request().await.unwrap();
+        assert!(request.uri().query().unwrap().contains("sendInitialEvents=true"));
         respond.send_response(answer);
-        // The list is complete when the watch begins.
-        server.next_request().await.unwrap();
+        // The list is complete when the watch goes on.
+        let (request, _) = server.next_request().await.unwrap();
+        assert!(!request.uri().query().unwrap().contains("sendInitialEvents"));
     };
     let mut stream = pin!(stream);
     tokio::select! {
@@ -37,6 +40,38 @@ async fn a_deleted_minicluster_without_an_event_is_forgotten() {
     }
     assert!(is_synced.load(Ordering::Acquire));
     assert!(!cache.has(&gone));
+}
+
+/// A server without streams refuses them; the stream of another one ends before its list does.
+#[tokio::test]
+async fn a_list_that_is_not_streamed_comes_in_pages() {
+    let refusal = json!({
+        "kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "",
+    });
+    for (code, answer, streams) in [(422, refusal.to_string(), 1), (200, String::new(), 4)] {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let api: Api<ConfigMap> = Api::all(Client::new(service, "apps"));
+        let mut watch: Pin<_> = Box::pin(listed(api, watcher::Config::default()));
+        let requests = async {
+            let mut begun = 0;
+            loop {
+                let (request, respond) = server.next_request().await.unwrap();
+                let query = request.uri().query().unwrap();
+                if query.contains("limit=20") {
+                    return begun;
+                }
+                assert!(query.contains("sendInitialEvents=true"), "{query}");
+                begun += 1;
+                let answer = Body::from(answer.clone().into_bytes());
+                respond.send_response(Response::builder().status(code).body(answer).unwrap());
+            }
+        };
+        let events = async { while watch.next().await.is_some() {} };
+        tokio::select! {
+            () = events => unreachable!(),
+            begun = requests => assert_eq!(begun, streams),
+        }
+    }
 }
 
 #[test]
@@ -64,67 +99,6 @@ fn objects_without_a_minicluster_owner_are_not_stored() {
 }
 
 #[test]
-fn a_large_object_keeps_its_identity_and_controller() {
-    let stripped = |text: usize, owner: usize| {
-        let owner = json!({
-            "apiVersion": "v1", "kind": MINI_CLUSTER, "name": "a".repeat(owner), "uid": "b",
-            "controller": true,
-        });
-        let metadata =
-            json!({ "name": "hello", "resourceVersion": "1", "ownerReferences": [owner] });
-        let map = json!({ "metadata": metadata, "data": { "text": "x".repeat(text) } });
-        let mut map: ConfigMap = serde_json::from_value(map).unwrap();
-        Budget::default().hold(&mut map, false);
-        assert_eq!(map.metadata.name.as_deref(), Some("hello"));
-        (is_whole(&map), controller_of(&map, MINI_CLUSTER).is_some(), map.data.is_some())
-    };
-    assert_eq!(stripped(OBJECT_SIZE_LIMIT / 2, 1), (true, true, true));
-    assert_eq!(stripped(OBJECT_SIZE_LIMIT, 1), (false, true, false));
-    assert_eq!(stripped(0, OBJECT_SIZE_LIMIT), (false, false, false));
-}
-
-#[test]
-fn the_memory_of_a_store_is_bounded() {
-    let map = |name: usize| -> ConfigMap {
-        let data: BTreeMap<String, &str> = (0..800).map(|key| (key.to_string(), "x")).collect();
-        let metadata = json!({ "name": name.to_string(), "resourceVersion": "1" });
-        serde_json::from_value(json!({ "metadata": metadata, "data": data })).unwrap()
-    };
-    let mut budget = Budget::default();
-    let mut whole = |event: fn(ConfigMap) -> Event<ConfigMap>, name: usize| match budget
-        .fit(event(map(name)), |_| false)
-    {
-        Event::Apply(map) | Event::InitApply(map) => is_whole(&map),
-        Event::Delete(_) | Event::Init | Event::InitDone => false,
-    };
-    let fits = STORE_LIMIT / memory_of(&map(1000)).unwrap();
-    assert!((100..1000).contains(&fits), "{fits}");
-    assert!((0..fits).all(|name| whole(Event::InitApply, 1000 + name)));
-    assert!(!whole(Event::InitApply, 1000 + fits), "the store is full");
-    assert!(whole(Event::Apply, 1000), "the object is stored already");
-    whole(Event::Delete, 1000);
-    assert!(whole(Event::Apply, 1000 + fits), "there is space again");
-}
-
-#[test]
-fn finished_jobs_leave_room_for_running_ones() {
-    let finished = || ended_job("Complete", "SuccessPolicy");
-    let mut budget = Budget::default();
-    let mut is_stored = |number: usize, mut job: Job| {
-        job.metadata.name = Some(format!("job-{number}"));
-        job.metadata.resource_version = Some("1".to_owned());
-        job.annotations_mut().insert("flux-framework.org/fields".to_owned(), "x".repeat(8000));
-        let Event::Apply(job) = budget.fit(Event::Apply(job), strip_job) else { return false };
-        is_whole(&job)
-    };
-    let kept = (0..5000).filter(|number| is_stored(*number, finished())).count();
-    assert!((500..2500).contains(&kept), "{kept}");
-    assert!((5000..5500).all(|number| is_stored(number, job(4))));
-    assert!(!is_stored(5000, finished()), "the Job has finished");
-    assert!(is_stored(5000, job(4)), "its successor");
-}
-
-#[test]
 fn leads_are_found_by_their_job_once_all_are_stored() {
     let lead = |version: Option<&str>| -> Pod {
         serde_json::from_value(json!({ "metadata": {
@@ -134,16 +108,49 @@ fn leads_are_found_by_their_job_once_all_are_stored() {
         .unwrap()
     };
     let (stores, writers) = Stores::new();
-    let mut writer = writers.leads;
-    writer.apply_watcher_event(&Event::Init);
-    writer.apply_watcher_event(&Event::InitApply(lead(Some("1"))));
+    let mut kept = writers.leads.lock();
+    let mut write = |event| kept.write(event, |_| Stage::Running);
+    write(Event::Init);
+    write(Event::InitApply(lead(Some("1"))));
     assert!(stores.leads_of("apps", "j").is_none());
-    writer.apply_watcher_event(&Event::InitDone);
+    write(Event::InitDone);
     assert_eq!(stores.leads_of("apps", "j").unwrap().len(), 1);
     assert!(stores.leads_of("apps", "another").unwrap().is_empty());
     assert!(stores.leads_of("elsewhere", "j").unwrap().is_empty());
-    writer.apply_watcher_event(&Event::Apply(lead(None)));
+    write(Event::Apply(lead(None)));
     assert!(stores.leads_of("apps", "j").is_none(), "one is not stored whole");
+}
+
+fn put<K>(kept: &SharedKept<K>, object: serde_json::Value)
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Default + Clone,
+{
+    let object = serde_json::from_value(object).unwrap();
+    kept.lock().write(Event::Apply(object), |_| Stage::Running);
+}
+
+#[test]
+fn a_settled_run_leaves_the_stores() {
+    let object = |kind: &str, name: &str, owner: &str, is_controller: bool| {
+        json!({ "kind": kind, "metadata": {
+            "name": name, "namespace": "apps", "resourceVersion": "1", "ownerReferences": [{
+                "apiVersion": "v1", "kind": "A", "name": "a", "uid": owner, "controller": is_controller,
+            }],
+        } })
+    };
+    for is_shared in [false, true] {
+        let (stores, writers) = Stores::new();
+        put(&writers.jobs, object("Job", "hello", "u", true));
+        put(&writers.config_maps, object("ConfigMap", "hello-agent", "u", true));
+        put(&writers.services, object("Service", "hello", "u", !is_shared));
+        put(&writers.leads, object("Pod", "hello-0-a", "j", true));
+        let mut mini_cluster = crate::controller::fixtures::mini_cluster(&json!({}));
+        mini_cluster.metadata.namespace = Some("apps".to_owned());
+        mini_cluster.metadata.uid = Some("u".to_owned());
+        writers.forget_run(&stores, &Identity::of(&mini_cluster).unwrap(), Some("j"));
+        let left = [stores.jobs.len(), stores.config_maps.len(), stores.leads.len()];
+        assert_eq!((left, stores.services.len()), ([0, 0, 0], usize::from(is_shared)));
+    }
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! The addresses that MiniClusters take while they are suspended.
+
+use super::Bench;
+use super::load::objects;
+use super::measure::create;
+use crate::namespace;
+use anyhow::{Context as _, Result, ensure};
+use e2e::progress;
+use e2e::trial::Trial;
+use futures::StreamExt as _;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::ListParams;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_mins(30);
+
+/// Creates `count` suspended MiniClusters, and counts the Services with an address once all have their Jobs.
+pub(super) async fn measure(client: &Client, bench: Bench<'_>, count: u32) -> Result<Value> {
+    let trial = Trial::begin(&bench.environment.cluster, client, "queued").await?;
+    let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
+    let mut operator = bench.program.start(bench.environment)?;
+    operator.ready().await?;
+    progress::log(&format!("creating {count} suspended MiniClusters"));
+    let spec = json!({
+        "size": 1, "suspend": true,
+        "containers": [{"image": "ubuntu:24.04", "command": "echo hello world"}],
+    });
+    let (begun, mut there) = (Instant::now(), BTreeSet::new());
+    let seen = async {
+        while u32::try_from(there.len())? < count {
+            ensure!(begun.elapsed() < DEADLINE, "{} of {count} Jobs are there", there.len());
+            operator.check()?;
+            let next = tokio::time::timeout(Duration::from_secs(1), news.next()).await;
+            let Ok(next) = next else { continue };
+            there.insert(next.context("the watch has ended")??.object.name_any());
+        }
+        Ok(())
+    };
+    tokio::try_join!(create(&trial, objects("queued", count, &spec)), seen)?;
+    let jobs = begun.elapsed();
+    let all: Api<Service> = Api::all(client.clone());
+    let services = all.list(&ListParams::default()).await.context("listing the Services")?;
+    let has_address = |service: &&Service| {
+        let spec = service.spec.as_ref();
+        spec.and_then(|it| it.cluster_ip.as_deref()).is_some_and(|it| it != "None")
+    };
+    Ok(json!({
+        "queued": count,
+        "jobs_seconds": jobs.as_secs_f64(),
+        "services": services.items.len(),
+        "addresses": services.iter().filter(has_address).count(),
+        "range": super::SERVICE_RANGE,
+    }))
+}
