@@ -22,6 +22,7 @@ use e2e::product::binaries;
 use e2e::progress;
 use kube::Client;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const PODS: u32 = 4;
@@ -61,6 +62,9 @@ pub(super) struct Arguments {
     /// Measures the start of an operator among so many finished MiniClusters.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     restart: u32,
+    /// Measures this program in the place of the operator as it is shipped.
+    #[arg(long, value_name = "PROGRAM")]
+    operator: Option<PathBuf>,
     /// Counts the addresses that so many suspended MiniClusters take of a Service range of /20.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     queued: u32,
@@ -71,7 +75,11 @@ impl Arguments {
         let mut options = cluster("scale", Nodes::Simulated)?;
         options.network.service_range = Some(SERVICE_RANGE);
         interruption::guard([options.clone()], Scope::Used)?;
-        let program = OperatorProgram::ours(binaries::build_shipped()?.operator)?;
+        let program = match &self.operator {
+            Some(program) => program.clone(),
+            None => binaries::build_shipped()?.operator,
+        };
+        let program = OperatorProgram::ours(program)?;
         // It begins with nothing in the cluster.
         Kubernetes::down(&options)?;
         let _down = DownAtEnd(options.clone());

@@ -121,6 +121,14 @@ fn leads_are_found_by_their_job_once_all_are_stored() {
     assert!(stores.leads_of("apps", "j").is_none(), "one is not stored whole");
 }
 
+fn put<K>(kept: &SharedKept<K>, object: serde_json::Value)
+where
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Default + Clone,
+{
+    let object = serde_json::from_value(object).unwrap();
+    kept.lock().write(Event::Apply(object), |_| Stage::Running);
+}
+
 #[test]
 fn a_settled_run_leaves_the_stores() {
     let object = |kind: &str, name: &str, owner: &str, is_controller: bool| {
@@ -130,13 +138,6 @@ fn a_settled_run_leaves_the_stores() {
             }],
         } })
     };
-    fn put<K>(kept: &SharedKept<K>, object: serde_json::Value)
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Default + Clone,
-    {
-        let object = serde_json::from_value(object).unwrap();
-        kept.lock().write(Event::Apply(object), |_| Stage::Running);
-    }
     for is_shared in [false, true] {
         let (stores, writers) = Stores::new();
         put(&writers.jobs, object("Job", "hello", "u", true));
