@@ -32,7 +32,8 @@ const MOST_HOSTS: u32 = 64;
 const EAGER_CONNECTION: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(200));
 /// How long one probe may take: the kernel repeats a lost SYN after a second, and a lead of many workers has many handshakes
-/// to do: in a large instance it may take the longest pause, because one that is cut short is work for nothing. The deadline does not cut it short: the last finding would be that cut, and not the real obstacle.
+/// to do. In a large instance it may take the longest pause, because the lead has worked in vain for one that is cut short.
+/// The deadline does not cut it short: the last finding would be that cut, and not the real obstacle.
 const PROBE: Duration = Duration::from_secs(2);
 /// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at about
 /// the same time, and a name that is asked for too early may be unknown for half a minute.
