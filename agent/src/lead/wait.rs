@@ -9,27 +9,31 @@ use flux_protocol::CurveCertificate;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 /// How long the lead is probed often: it usually comes up in this time.
-const EAGER: Duration = Duration::from_secs(3);
+const EAGER: Duration = Duration::from_secs(2);
 /// The first pause after a failure, and the same for each worker of a large instance: together they try at most 2,000
 /// times a second on each route.
 const FIRST_PAUSE: Duration = Duration::from_millis(30);
 const FIRST_PAUSE_OF_WORKER: Duration = Duration::from_micros(500);
 /// Once the lead is late, each pause is half as long again, up to this: a worker loses at most twice that when the lead
-/// comes up in between ([`spread`]). In a large instance it is longer: all workers together try some 80 times a second on
-/// each route.
+/// comes up in between ([`spread`]). In a large instance it is longer, and all pauses are: all workers together try some 80
+/// times a second on each route.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE_OF_WORKER: Duration = Duration::from_millis(12);
 const LONGEST_PAUSE_OF_ALL: Duration = Duration::from_secs(15);
+/// From more hosts than this on, an instance is large: each worker has one connection at a time.
+const MOST_HOSTS: u32 = 64;
 /// How long a connection may take at first: twice as long after each that took all of its time, up to the second value, for
 /// a lead that is far away; in a large instance, one and four first pauses. Until kube-proxy knows a new Service, and for a
 /// moment while it writes its rules, packets to that are dropped, and the kernel repeats a SYN only after a second.
 const EAGER_CONNECTION: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(200));
 /// How long one probe may take: the kernel repeats a lost SYN after a second, and a lead of many workers has many handshakes
-/// to do. The deadline does not cut it short: the last finding would be that cut, and not the real obstacle.
+/// to do. In a large instance it may take the longest pause, because the lead has worked in vain for one that is cut short.
+/// The deadline does not cut it short: the last finding would be that cut, and not the real obstacle.
 const PROBE: Duration = Duration::from_secs(2);
 /// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at about
 /// the same time, and a name that is asked for too early may be unknown for half a minute.
@@ -68,6 +72,8 @@ pub async fn wait_for_lead(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pauses {
     first: Duration,
+    /// The same as soon as the lead is late.
+    late: Duration,
     longest: Duration,
     /// How long one probe may take.
     probe: Duration,
@@ -77,7 +83,9 @@ impl Pauses {
     fn of(hosts: u32) -> Self {
         let first = FIRST_PAUSE.max(FIRST_PAUSE_OF_WORKER * hosts);
         let longest = LONGEST_PAUSE.max(LONGEST_PAUSE_OF_WORKER * hosts).min(LONGEST_PAUSE_OF_ALL);
-        Self { first: first.min(longest), longest, probe: PROBE.max(longest / 2) }
+        let first = first.min(longest);
+        let late = if hosts > MOST_HOSTS { longest } else { first };
+        Self { first, late, longest, probe: PROBE.max(longest) }
     }
 }
 
@@ -87,7 +95,8 @@ pub(crate) fn spread(mean: Duration) -> Duration {
     mean.mul_f64(f64::from(random) / f64::from(u32::MAX) * 2.0)
 }
 
-/// Tries address and name side by side: neither waits for the packets or DNS answers that the other one lacks.
+/// Tries address and name side by side: neither waits for the packets or DNS answers that the other one lacks. In a large
+/// instance a probe waits for the end of the other one.
 async fn wait(
     target: &AwaitLead,
     deadline: Duration,
@@ -98,8 +107,10 @@ async fn wait(
 ) -> Result<LeadFound, Failure> {
     let (search, pauses) =
         (RefCell::new(LeadSearch::new(deadline, report)), Pauses::of(target.hosts));
+    let places = Semaphore::new(if target.hosts > MOST_HOSTS { 1 } else { 2 });
     let probe = async |address, patience| {
         let address = SocketAddr::new(address, target.port);
+        let _place = places.acquire().await;
         (address, probe(address, patience).await)
     };
     let by_address = async {
@@ -158,10 +169,10 @@ async fn repeat(
         if left.is_zero() {
             return None;
         }
-        sleep(spread(pause).min(left)).await;
         if !eager {
-            pause = pause.mul_f64(1.5).min(pauses.longest);
+            pause = pause.mul_f64(1.5).max(pauses.late).min(pauses.longest);
         }
+        sleep(spread(pause).min(left)).await;
     }
 }
 
@@ -331,29 +342,32 @@ mod tests {
     #[test]
     fn each_worker_of_a_large_instance_tries_less_often() {
         let of = |hosts| {
-            let Pauses { first, longest, probe } = Pauses::of(hosts);
-            [first, longest, probe].map(|it| it.as_millis())
+            let Pauses { first, late, longest, probe } = Pauses::of(hosts);
+            [first, late, longest, probe].map(|it| it.as_millis())
         };
         assert_eq!(of(1), of(60));
-        assert_eq!(of(60), [30, 1_000, 2_000]);
-        assert_eq!(of(1_000), [500, 12_000, 6_000]);
-        assert_eq!(of(100_000), [15_000, 15_000, 7_500]);
+        assert_eq!(of(60), [30, 30, 1_000, 2_000]);
+        assert_eq!(of(1_000), [500, 12_000, 12_000, 12_000]);
+        assert_eq!(of(100_000), [15_000, 15_000, 15_000, 15_000]);
         assert!((0..100).all(|_| spread(FIRST_PAUSE) <= FIRST_PAUSE * 2));
     }
 
-    /// On both routes together, and with the lead half a minute late.
+    /// On both routes together, as soon as the eager time is over, and never at once.
     #[tokio::test(start_paused = true)]
     async fn a_thousand_workers_are_slow_with_a_late_lead() {
-        let (began, attempts) = (Instant::now(), RefCell::new(0));
+        let (began, attempts, open) = (Instant::now(), RefCell::new(0), RefCell::new(0));
         let target = AwaitLead { hosts: 1_000, ..target(Some(SERVICE)) };
-        let probe = async |_: SocketAddr, _: Duration| {
-            *attempts.borrow_mut() += i32::from(began.elapsed() > EAGER * 5);
+        let probe = async |_: SocketAddr, connection: Duration| {
+            *attempts.borrow_mut() += i32::from(began.elapsed() > EAGER);
+            assert_eq!(open.replace(1), 0, "one connection at a time");
+            sleep(connection.min(FIRST_PAUSE)).await;
+            open.replace(0);
             REFUSED
         };
         let resolve = async |_: &str| Ok(vec![ip(POD)]);
         let deadline = Duration::from_mins(5);
         wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
-        let seconds = deadline.saturating_sub(EAGER * 5).as_secs_f64();
+        let seconds = deadline.saturating_sub(EAGER).as_secs_f64();
         assert!(f64::from(attempts.take()) * 1_000.0 / seconds < 200.0);
     }
 
@@ -374,7 +388,7 @@ mod tests {
         let pauses = waited.probed.windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_millis());
         let pauses: Vec<_> = pauses.collect();
         let eager = pauses.iter().take_while(|pause| **pause <= 32).count();
-        assert!((90..=101).contains(&eager), "{pauses:?}");
+        assert!((60..=67).contains(&eager), "{pauses:?}");
         // The clock of the test counts whole milliseconds and rounds up.
         for (pause, expected) in
             pauses[eager..].iter().zip([45, 67, 101, 151, 227, 341, 512, 768, 1000, 1000])

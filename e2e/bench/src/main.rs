@@ -1,5 +1,6 @@
-//! Measurements on a real cluster: `cargo bench-flux`. They assert nothing: they report where the time goes.
+//! Measurements, most of them on a real cluster: `cargo bench-flux`. They assert nothing: they report where the time goes.
 
+mod brokers;
 mod images;
 mod namespace;
 mod operator;
@@ -10,7 +11,7 @@ mod start;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Measure on a cluster of this machine.
+/// Measure on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "bench-flux")]
 enum Command {
@@ -19,12 +20,20 @@ enum Command {
     Start(start::Arguments),
     /// Measure what many MiniClusters, and a large one, cost.
     Scale(scale::Arguments),
+    /// Measure how long many agents and brokers take to the quorum, as processes without Kubernetes, beside `flux start`
+    /// with as many.
+    Brokers(brokers::Arguments),
+    /// One start of `brokers`.
+    #[command(hide = true)]
+    BrokersRound(brokers::Round),
 }
 
 fn main() -> ExitCode {
     let measured = match Command::parse() {
         Command::Start(arguments) => arguments.run(),
         Command::Scale(arguments) => arguments.run(),
+        Command::Brokers(arguments) => arguments.run(),
+        Command::BrokersRound(round) => round.run(),
     };
     e2e::commands::exit_code(measured)
 }
@@ -40,6 +49,6 @@ mod tests {
         for line in &typed {
             Command::try_parse_from(line.split_whitespace()).unwrap();
         }
-        assert_eq!(typed.len(), 2, "{typed:?}");
+        assert_eq!(typed.len(), 4, "{typed:?}");
     }
 }

@@ -34,6 +34,14 @@ pub fn build_shipped() -> Result<Binaries> {
     of_images(dockerfiles::build(&[of_this_machine()?])?)
 }
 
+/// Builds the agent as tests have it, or takes it from images as [`build`] does.
+pub fn build_agent() -> Result<PathBuf> {
+    match named_images() {
+        Some(named) => Ok(of_images(Images { directory: checkout()?.join(named) })?.agent),
+        None => Ok(build_static(&[AGENT])?.join(AGENT)),
+    }
+}
+
 /// Builds operator, agent and stand-in; the first two are taken from images that are built already where
 /// `FLUX_E2E_IMAGES` names them.
 pub(crate) fn build() -> Result<Binaries> {

@@ -3,10 +3,9 @@
 use super::contender::Contender;
 use super::recording::{MILESTONES, Milestone};
 use super::run::Run;
-use crate::results::table;
+use crate::results::{Spread, table};
 use clap::ValueEnum as _;
 use serde::Serialize;
-use std::fmt;
 
 /// Where and how often runs were made.
 #[derive(Debug, Serialize)]
@@ -58,30 +57,6 @@ impl Summary {
         row.extend(spreads.map(|it| it.map(|it| it.to_string()).unwrap_or_default()));
         row.push(self.end_of_first_run.map(|it| format!("{it:.3}")).unwrap_or_default());
         row
-    }
-}
-
-/// Several measurements of the same.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Spread {
-    median: f64,
-    least: f64,
-    most: f64,
-}
-
-impl Spread {
-    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let (least, most, count) = (*sorted.first()?, *sorted.last()?, sorted.len());
-        let median = f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]);
-        Some(Self { median, least, most })
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.3} ({:.2} - {:.2})", self.median, self.least, self.most)
     }
 }
 

@@ -1,0 +1,70 @@
+//! A name server that knows every pod of a round, and counts the questions.
+
+use super::network::{GATEWAY, address};
+use anyhow::{Context as _, Result};
+use simple_dns::rdata::RData;
+use simple_dns::{CLASS, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// First part of the names of pods, before their index.
+pub(super) const PREFIX: &str = "bench-";
+
+/// Answers in the background for `count` pods; the result is the number of questions.
+pub(super) fn serve(count: u16) -> Result<Arc<AtomicU32>> {
+    let socket = UdpSocket::bind((GATEWAY, 53)).context("opening the port of a name server")?;
+    let asked = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        let mut question = [0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut question) {
+            counter.fetch_add(1, Ordering::Relaxed);
+            if let Some(answer) = answer(&question[..length], count) {
+                // A client without an answer asks again.
+                let _ = socket.send_to(&answer, client);
+            }
+        }
+    });
+    Ok(asked)
+}
+
+fn answer(question: &[u8], count: u16) -> Option<Vec<u8>> {
+    let mut message = Packet::parse(question).ok()?.into_reply();
+    message.set_flags(PacketFlag::RECURSION_AVAILABLE | PacketFlag::AUTHORITATIVE_ANSWER);
+    let question = message.questions.first()?.clone();
+    let host = question.qname.get_labels().first()?.to_string();
+    let index = host.strip_prefix(PREFIX).and_then(|index| index.parse::<u16>().ok());
+    match index.filter(|index| *index < count) {
+        Some(index) if question.qtype == QTYPE::TYPE(TYPE::A) => {
+            let data = RData::A(address(index).into());
+            message.answers.push(ResourceRecord::new(question.qname, CLASS::IN, 30, data));
+        }
+        Some(_) => {}
+        None => *message.rcode_mut() = RCODE::NameError,
+    }
+    message.build_bytes_vec().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use simple_dns::{Name, Question};
+
+    fn answers(name: &str, kind: TYPE) -> (RCODE, usize) {
+        let mut question = Packet::new_query(7);
+        let name = Name::new(name).unwrap();
+        question.questions.push(Question::new(name, kind.into(), CLASS::IN.into(), false));
+        let answer = answer(&question.build_bytes_vec().unwrap(), 3).unwrap();
+        let answer = Packet::parse(&answer).unwrap();
+        (answer.rcode(), answer.answers.len())
+    }
+
+    #[test]
+    fn pods_have_addresses_and_others_no_name() {
+        let name = "bench-2.bench.bench.svc.cluster.local";
+        assert_eq!(answers(name, TYPE::A), (RCODE::NoError, 1));
+        assert_eq!(answers(name, TYPE::AAAA), (RCODE::NoError, 0));
+        assert_eq!(answers("bench-3.bench", TYPE::A), (RCODE::NameError, 0));
+    }
+}
