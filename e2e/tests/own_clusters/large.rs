@@ -20,7 +20,7 @@ fn a_large_instance_keeps_every_job_over_losses_and_sizes() {
                 cluster.end_program("kubelet")?;
                 cluster.start_program(&options, "kubelet")
             };
-            jobs_outlive_pods(trial, restart).await
+            Box::pin(jobs_outlive_pods(trial, restart)).await
         })
     });
 }
