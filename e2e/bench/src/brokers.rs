@@ -6,17 +6,18 @@ mod names;
 mod network;
 mod pods;
 mod round;
+mod setup;
 
-pub(super) use self::round::Round;
+pub(super) use self::setup::Round;
 
 use self::control_group::ControlGroup;
 use self::round::Measured;
+use self::setup::{Contender, Setup};
 use crate::results::{Spread, table, write};
 use anyhow::{Context as _, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum as _};
 use e2e::product::binaries;
 use e2e::{programs, progress};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -42,44 +43,6 @@ pub(super) struct Arguments {
     agent: Option<PathBuf>,
     #[command(flatten)]
     setup: Setup,
-}
-
-/// What all rounds have in common.
-#[derive(Debug, Clone, Args)]
-struct Setup {
-    /// The directory `view` that a real Flux was built for and is installed in.
-    #[arg(long, value_name = "DIRECTORY", default_value = "/mnt/flux/view")]
-    flux: PathBuf,
-    /// `tbon.topo` of all contenders; by default the operator's for the agents, and Flux's for `flux start`.
-    #[arg(long, value_name = "TOPOLOGY")]
-    topology: Option<String>,
-    /// How long each packet from and to the lead takes, as 1ms. Needs netem in the kernel.
-    #[arg(long, value_name = "TIME")]
-    delay: Option<String>,
-    /// The lead starts so many seconds after the workers.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    late: Option<u32>,
-}
-
-/// What starts the brokers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Contender {
-    /// An agent for each broker, in a network namespace of its own.
-    Agents,
-    /// `flux start --test-size`, in one.
-    FluxStart,
-}
-
-impl Contender {
-    fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-}
-
-/// A number of seconds, with or without its unit.
-fn seconds(text: &str) -> Result<u32, std::num::ParseIntError> {
-    text.strip_suffix('s').unwrap_or(text).parse()
 }
 
 impl Arguments {

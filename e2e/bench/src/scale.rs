@@ -9,7 +9,8 @@ mod measure;
 mod queued;
 mod restart;
 
-use self::load::Load;
+use self::load::{Bench, Load};
+use self::queued::SERVICE_RANGE;
 use crate::operator::OperatorProgram;
 use crate::results::{self, cluster, write};
 use anyhow::{Context as _, Result};
@@ -28,9 +29,6 @@ use std::process::ExitCode;
 const PODS: u32 = 4;
 /// How many MiniClusters are measured beside finished ones.
 const BESIDE_FINISHED: u32 = 500;
-/// A /20, as some providers have it, for 4,096 Services.
-const SERVICE_RANGE: &str = "10.96.0.0/20";
-
 /// Head and place in a measurement's document of each column of the table.
 const COLUMNS: [(&str, &str); 11] = [
     ("finished before", "/finished"),
@@ -142,13 +140,6 @@ impl Arguments {
         let beside = beside.into_iter().filter(|_| self.finished > 0);
         many.chain(large).chain(beside).collect()
     }
-}
-
-/// What every measurement works with.
-#[derive(Clone, Copy)]
-struct Bench<'bench> {
-    environment: &'bench Environment,
-    program: &'bench OperatorProgram,
 }
 
 fn table(rows: &[Value]) -> String {

@@ -38,8 +38,10 @@ fn an_archived_instance_goes_on_with_another_size() {
 
         run.edit(&json!({ "suspend": true }))?;
         suspended(trial, &run, "SuspendedBySpecification").await?;
-        run.kubectl(&["get", "configmap/pause-agent", "service/pause-lead"])
-            .context("both stay")?;
+        run.kubectl(&["get", "configmap/pause-agent"]).context("it stays")?;
+        let service = ["get", "service/pause-lead", "--ignore-not-found"];
+        let is_free = async || Ok(run.kubectl(&service)?.is_empty());
+        until_true("its address to be free", is_free).await?;
 
         run.edit(&json!({ "suspend": false, "size": 3, "maxSize": 3 }))?;
         ensure!(run.ready().await? != lead, "the lead is the same");

@@ -242,16 +242,18 @@ fn the_view_has_only_what_flux_needs() {
 #[test]
 fn packages_that_a_newer_flux_imports_are_packed() {
     let build = BuildContainer::new();
-    for package in ["newer", "optional"] {
+    for (package, text) in
+        [("newer", "from .part import base\nimport needed\n"), ("needed", ""), ("optional", "")]
+    {
         let path = format!("usr/lib/python3/dist-packages/{package}/__init__.py");
-        build.file(&path, "# a package\n", 0o644);
+        build.file(&path, text, 0o644);
     }
     let module =
         "import os, newer.part as part\ntry:\n    import optional\nexcept ImportError:\n    pass\n";
     build.installed("lib/python3.11/site-packages/flux/__init__.py", module, 0o644);
     build.pack(&[], 0);
     let is_packed = |package| build.packed("lib/python3.11").join(package).exists();
-    assert_eq!(["newer", "optional"].map(is_packed), [true, false]);
+    assert_eq!(["newer", "needed", "optional"].map(is_packed), [true, true, false]);
 }
 
 /// The output of `script` in an image's Python, with the view's modules of Flux and the packages in `own`. Prints why and

@@ -1,7 +1,7 @@
 //! The pods of a round: what Kubernetes and the operator would give to each agent.
 
 use super::network::{SERVICE, of_pod};
-use super::round::{COMMAND, Round};
+use super::setup::{COMMAND, Round};
 use anyhow::{Context as _, Result};
 use flux_api::cluster::validate::{Defaults, validate};
 use flux_api::crd::{self, Container, MiniCluster, MiniClusterSpec};

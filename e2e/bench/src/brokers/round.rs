@@ -3,22 +3,20 @@
 use super::control_group::{memory_and_descriptors, work};
 use super::network::GATEWAY;
 use super::pods::GATES;
-use super::{Contender, Setup, names, network, pods};
+use super::setup::{COMMAND, Contender, Round};
+use super::{names, network, pods};
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Args;
 use e2e::{programs, progress};
 use fs_err::{self as fs, File, OpenOptions};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What an instance runs once all its brokers are there.
-pub(super) const COMMAND: &str = "touch /run/quorum; exec sleep infinity";
 /// How long the pods may take to be made, and then to the quorum.
 const PATIENCE: Duration = Duration::from_mins(14);
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -28,23 +26,6 @@ const FILES: &str = "mount -t tmpfs -o mode=755,size=90% files /run && echo name
      mount --bind /run/hosts /etc/hosts";
 /// Starts `flux` in the group `$0` when its gate opens.
 const FLUX_START: &str = "echo $$ > \"$0/cgroup.procs\"; : < /run/lead; exec \"$@\"";
-
-/// Arguments of one start.
-#[derive(Debug, Args)]
-pub(crate) struct Round {
-    #[arg(long)]
-    pub(super) count: u16,
-    #[arg(long, value_enum)]
-    contender: Contender,
-    /// The program of an agent.
-    #[arg(long)]
-    pub(super) agent: PathBuf,
-    /// The control group of what is measured.
-    #[arg(long)]
-    pub(super) group: PathBuf,
-    #[command(flatten)]
-    pub(super) setup: Setup,
-}
 
 /// What one start has cost.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! MiniClusters that have finished, made without running them: what is left of each but its pods.
 
-use super::Bench;
-use super::load::objects;
+use super::load::{Bench, objects};
 use super::measure::AT_ONCE;
 use crate::namespace;
 use anyhow::{Context as _, Result, ensure};

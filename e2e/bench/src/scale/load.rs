@@ -1,5 +1,6 @@
 //! The objects of a measurement: MiniClusters that differ in their names only, and the nodes that kwok simulates.
 
+use crate::operator::OperatorProgram;
 use anyhow::{Context as _, Result};
 use e2e::environment::Environment;
 use e2e::kubernetes::KubernetesVersion;
@@ -11,6 +12,13 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+/// What every measurement works with.
+#[derive(Clone, Copy)]
+pub(super) struct Bench<'bench> {
+    pub(super) environment: &'bench Environment,
+    pub(super) program: &'bench OperatorProgram,
+}
 
 /// Pods with this annotation run until it is taken away: see `kwok.yaml`.
 pub(super) const HOLD: &str = "flux-e2e/hold";

@@ -1,7 +1,6 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
-use super::Bench;
-use super::load::{HOLD, Load};
+use super::load::{Bench, HOLD, Load};
 use crate::namespace::{self, Observations, Observed};
 use crate::operator::{Memory, Operator};
 use anyhow::{Context as _, Result, ensure};

@@ -1,7 +1,6 @@
 //! The addresses that MiniClusters take while they are suspended.
 
-use super::Bench;
-use super::load::objects;
+use super::load::{Bench, objects};
 use super::measure::create;
 use crate::namespace;
 use anyhow::{Context as _, Result, ensure};
@@ -18,6 +17,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_mins(30);
+
+/// A /20, as some providers have it, for 4,096 Services.
+pub(super) const SERVICE_RANGE: &str = "10.96.0.0/20";
 
 /// Creates `count` suspended MiniClusters, and counts the Services with an address once all have their Jobs.
 pub(super) async fn measure(client: &Client, bench: Bench<'_>, count: u32) -> Result<Value> {
@@ -54,6 +56,6 @@ pub(super) async fn measure(client: &Client, bench: Bench<'_>, count: u32) -> Re
         "jobs_seconds": jobs.as_secs_f64(),
         "services": services.items.len(),
         "addresses": services.iter().filter(has_address).count(),
-        "range": super::SERVICE_RANGE,
+        "range": SERVICE_RANGE,
     }))
 }

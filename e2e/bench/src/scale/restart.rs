@@ -1,6 +1,6 @@
 //! The start of an operator among many MiniClusters.
 
-use super::Bench;
+use super::load::Bench;
 use super::measure::count;
 use anyhow::{Context as _, Result};
 use e2e::audit::Audit;

@@ -121,9 +121,10 @@ fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) 
             sites.extend(["site-packages", "dist-packages"].map(|site| directory.join(site)));
         }
     }
-    let known = PACKAGES.map(|(package, needed)| (package.to_owned(), needed));
-    let found = imported(contents, modules).into_iter().map(|package| (package, false));
-    for (package, needed) in known.into_iter().chain(found) {
+    let mut missing: Vec<_> =
+        PACKAGES.into_iter().rev().map(|(package, needed)| (package.to_owned(), needed)).collect();
+    let mut tried = BTreeSet::new();
+    while let Some((package, needed)) = missing.pop() {
         let is_wanted = |name: &str| is_of_package(name, &package);
         let is_there = sites
             .iter()
@@ -132,15 +133,21 @@ fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) 
             let cause = format!("{name} has no package {package}, which Flux imports");
             contents.fault(cause, "install the packages cffi, PyYAML and ply of this Python");
         }
+        tried.insert(package);
+        if missing.is_empty() {
+            let more = imported(contents, modules).into_iter();
+            missing.extend(more.filter(|it| !tried.contains(it)).map(|package| (package, false)));
+        }
     }
 }
 
-/// The packages that Flux's own modules import at the start of a line. Flux runs without those that are imported elsewhere.
+/// The packages that Flux's own modules, and packages among these, import at the start of a line. Flux runs without those
+/// that are imported elsewhere.
 fn imported(contents: &Contents, modules: &Path) -> BTreeSet<String> {
     let mut packages = BTreeSet::new();
     for (path, entry) in &contents.entries {
         let is_of_flux = path.extension().is_some_and(|extension| extension == "py")
-            && path.iter().any(|part| part == "flux")
+            && path.iter().any(|part| part == "flux" || part == DIRECTORY)
             && !path.ends_with("setup.py");
         let Content::File { source, .. } = &entry.content else { continue };
         let text = if is_of_flux { fs::read(source).unwrap_or_default() } else { continue };
