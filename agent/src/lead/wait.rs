@@ -35,11 +35,13 @@ const EAGER_CONNECTION: (Duration, Duration) =
 /// to do. In a large instance it may take the longest pause, because the lead has worked in vain for one that is cut short.
 /// The deadline does not cut it short: the last finding would be that cut, and not the real obstacle.
 const PROBE: Duration = Duration::from_secs(2);
-/// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at about
-/// the same time, and a name that is asked for too early may be unknown for half a minute.
-const FIRST_LOOKUP: Duration = Duration::from_millis(400);
-/// Time between two look-ups, in which the found addresses are tried.
-const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
+/// When a worker of a large instance first looks up the name of a lead that has an address as well.
+const FIRST_LOOKUP_OF_LARGE: Duration = Duration::from_millis(400);
+/// Time between two look-ups, in which the found addresses are tried; at first, and then. A kubelet reports the address of
+/// the lead's pod before it starts the containers there, so most leads have a name as soon as their workers run.
+const LOOKUP_INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+/// How long look-ups are frequent.
+const FREQUENT_LOOKUPS: Duration = Duration::from_millis(500);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A lead broker that lets this pod in.
@@ -119,12 +121,15 @@ async fn wait(
         repeat(&search, Route::Address, pauses, &spread, look).await
     };
     let by_name = async {
-        if target.address.is_some() {
-            sleep(FIRST_LOOKUP.min(deadline)).await;
+        if target.address.is_some() && target.hosts > MOST_HOSTS {
+            sleep(FIRST_LOOKUP_OF_LARGE.min(deadline)).await;
         }
         let (mut named, mut looked_up) = (Ok(Vec::new()), None);
+        let began = Instant::now();
         let look = async |patience| {
-            if looked_up.is_none_or(|when: Instant| when.elapsed() >= LOOKUP_INTERVAL) {
+            let is_frequent = target.hosts <= MOST_HOSTS && began.elapsed() < FREQUENT_LOOKUPS;
+            let interval = if is_frequent { LOOKUP_INTERVAL.0 } else { LOOKUP_INTERVAL.1 };
+            if looked_up.is_none_or(|when: Instant| when.elapsed() >= interval) {
                 looked_up = Some(Instant::now());
                 named = resolve(&target.name).await;
                 // The address itself is tried already.
@@ -435,18 +440,25 @@ mod tests {
         let by_name =
             |_, address| if address == ip(POD) { Outcome::Accepted } else { lost.clone() };
         let found = run(Some(SERVICE), 60, by_name, |_| Ok(vec![ip(POD)])).await.found();
-        assert_eq!((found.address.ip(), found.elapsed), (ip(POD), FIRST_LOOKUP));
+        assert_eq!((found.address.ip(), found.elapsed), (ip(POD), Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dns_is_asked_once_a_second_at_most() {
-        let asked = RefCell::new(0);
-        let resolved = |_| {
-            *asked.borrow_mut() += 1;
-            Ok(vec![ip(POD)])
+    async fn dns_is_asked_three_times_at_first_and_then_once_a_second() {
+        let asked = async |hosts| {
+            let (asked, began) = (RefCell::new(Vec::new()), Instant::now());
+            let target = AwaitLead { hosts, ..target(Some(SERVICE)) };
+            let resolve = async |_: &str| {
+                asked.borrow_mut().push(began.elapsed().as_millis() / 100);
+                Ok(vec![ip(POD)])
+            };
+            let probe = async |_, _| REFUSED;
+            let deadline = Duration::from_secs(2);
+            wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
+            asked.into_inner()
         };
-        run(Some(SERVICE), 10, |_, _| REFUSED, resolved).await.result.unwrap_err();
-        assert!((8..=10).contains(&asked.take()));
+        assert_eq!(asked(4).await, [0, 2, 4, 14]);
+        assert_eq!(asked(MOST_HOSTS + 1).await, [4, 14]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ const LACKS: [Lack; 9] = [
     ([0, 61], |it| it.autoscale.is_some(), "autoscale has no effect"),
     (
         [0, 75],
-        |it| it.broker.topology.as_deref() == Some("mincrit"),
+        |it| it.broker.topology.as_deref().is_some_and(|it| it.starts_with("mincrit")),
         "flux.topology: mincrit ends the broker",
     ),
     ([0, 78], |it| it.broker.simple_scheduler, "flux.scheduler.simple has no effect"),

@@ -339,7 +339,7 @@ fn changes_by_releases_and_shells() {
 fn what_an_older_release_lacks_is_noted_if_asked_for() {
     let (mut config, mut facts) = (config(), facts("sample-0"));
     config = settings::everything(config.workload, config.network.bootstrap);
-    config.broker.topology = Some("mincrit".to_owned());
+    config.broker.topology = Some("mincrit:4".to_owned());
     let mut command_and_notes = |release: &str| {
         facts.flux_version = Some(release.to_owned());
         let plan = plan(&config, &facts).unwrap();

@@ -50,9 +50,11 @@ impl<K: Resource<DynamicType = ()> + Serialize + Default + Clone> Kept<K> {
     /// Stores what `event` brings as far as there is room. Returns the event with the object as it is stored.
     pub(crate) fn write(&mut self, mut event: Event<K>, strip: fn(&mut K) -> Stage) -> Event<K> {
         let stage = self.budget.fit(&mut event, strip);
-        let is_old = stage == Stage::Finished && matches!(event, Event::InitApply(_));
-        if !is_old {
-            self.writer.apply_watcher_event(&event);
+        match &event {
+            Event::InitApply(object) if stage == Stage::Finished => {
+                self.budget.release(object);
+            }
+            _ => self.writer.apply_watcher_event(&event),
         }
         event
     }
