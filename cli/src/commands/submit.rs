@@ -41,6 +41,14 @@ fn parts(argv: &[String]) -> (&[String], &[String]) {
     }
 }
 
+/// The arguments of `flux`. No `--` stands before the command: before flux-core 0.66 it would be the program
+/// (`src/bindings/python/flux/cli/base.py`), and the first word that is no option begins the command in any release.
+fn flux_argv(argv: &[String]) -> Vec<&str> {
+    let (options, command) = parts(argv);
+    let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
+    std::iter::once("submit").chain(options).chain(command.iter().map(String::as_str)).collect()
+}
+
 impl Submit {
     /// Whether to follow the job. Our own `--watch` may stand among the options of Flux.
     pub(crate) fn watches(&self) -> bool {
@@ -49,7 +57,6 @@ impl Submit {
 
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let target = self.name.target(connection);
-        let (options, command) = parts(&self.argv);
         let namespace = &target.connection.namespace;
         ensure!(
             namespace.parse::<u32>().is_err(),
@@ -57,11 +64,7 @@ impl Submit {
         );
         resume_idle(&target).await?;
         let lead = RankPod::lead(target).await?;
-        let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
-        let mut argv: Vec<&str> = std::iter::once("submit").chain(options).collect();
-        argv.extend(Some("--").filter(|_| !command.is_empty()));
-        argv.extend(command.iter().map(String::as_str));
-        let submitted = lead.flux(&argv).await;
+        let submitted = lead.flux(&flux_argv(&self.argv)).await;
         let submitted = submitted.with_context(|| format!("submit a job to {}", self.name.name))?;
         if !self.watches() {
             print(&submitted);
@@ -119,7 +122,7 @@ async fn print_output(lead: &RankPod, job: &str) -> Result<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::{flux_argv, parts};
     use crate::cli::{Cli, Command};
     use clap::Parser as _;
 
@@ -136,6 +139,8 @@ mod tests {
         let (options, command) = parts(&given.argv);
         assert_eq!(options.join(" "), "-N2 --ntasks 4 -n4 --watch");
         assert_eq!((command.join(" ").as_str(), given.watches()), ("sh -c true --watch", true));
+        let submitted = "submit -N2 --ntasks 4 -n4 sh -c true --watch";
+        assert_eq!(flux_argv(&given.argv).join(" "), submitted);
         let given = submit("--watch hello -- sh -n -- x");
         assert_eq!(parts(&given.argv).1.join(" "), "sh -n -- x");
         assert!(given.watches());

@@ -5,6 +5,7 @@
 //! all that marks what real Flux has and the stand-in does not simulate.
 
 use crate::output::Failure;
+use crate::release::{Feature, has};
 use lexopt::Arg;
 
 #[derive(Default)]
@@ -38,6 +39,11 @@ pub(crate) fn parse(command: &str, words: &[String], list: &str) -> Result<Parse
             Arg::Value(word) => {
                 let rest = std::iter::once(word).chain(parser.raw_args().map_err(fault)?);
                 parsed.rest = rest.map(|word| word.to_string_lossy().into_owned()).collect();
+                let before = words.len() - parsed.rest.len();
+                let is_marked = before > 0 && words[before - 1] == "--";
+                if is_marked && is_submission(command) && !has(Feature::EndOfOptions) {
+                    parsed.rest.insert(0, "--".to_owned());
+                }
                 break;
             }
             Arg::Short(key) => format!("-{key}"),
@@ -62,10 +68,14 @@ pub(crate) fn parse(command: &str, words: &[String], list: &str) -> Result<Parse
 
 /// Of the commands that submit jobs, the options of real Flux are listed; of the others, what is used.
 fn unknown(command: &str, given: &str) -> Failure {
-    match command {
-        "submit" | "run" | "batch" => refusal(command, &format!("unrecognized arguments: {given}")),
-        _ => Failure::not_simulated(&format!("{command} {given}")),
+    if is_submission(command) {
+        return refusal(command, &format!("unrecognized arguments: {given}"));
     }
+    Failure::not_simulated(&format!("{command} {given}"))
+}
+
+fn is_submission(command: &str) -> bool {
+    ["submit", "run", "batch"].contains(&command)
 }
 
 /// How the Python programs among Flux's commands refuse a wrong command line.

@@ -21,6 +21,7 @@ pub(crate) enum Feature {
     Constraints,
     SchedStatus,
     RanksConstraint,
+    EndOfOptions,
     JobsSort,
     StartOptions,
     ForwardedSignals,
@@ -29,13 +30,14 @@ pub(crate) enum Feature {
 
 /// The first release with each feature, and the place in its source. The page on custom views has more of them: an
 /// attribute that no release before 0.82 knows, for one, was accepted there without an effect.
-const FEATURES: [(Feature, [u32; 2], &str); 10] = [
+const FEATURES: [(Feature, [u32; 2], &str); 11] = [
     (Feature::Submissions, [0, 48], "src/bindings/python/flux/cli/run.py"),
     (Feature::Stats, [0, 49], "src/modules/job-manager/job-manager.c:141"),
     (Feature::QuorumSize, [0, 51], "src/broker/state_machine.c:763"),
     (Feature::Constraints, [0, 53], "src/modules/job-list/list.c:268"),
     (Feature::SchedStatus, [0, 61], "src/modules/resource/status.c:461"),
     (Feature::RanksConstraint, [0, 64], "src/modules/job-list/match.c:845"),
+    (Feature::EndOfOptions, [0, 66], "src/bindings/python/flux/cli/base.py:1238"),
     (Feature::JobsSort, [0, 68], "src/cmd/flux-jobs.py:304"),
     (Feature::StartOptions, [0, 69], "src/cmd/flux-start.c:104"),
     (Feature::ForwardedSignals, [0, 73], "src/cmd/job/attach.c:100"),

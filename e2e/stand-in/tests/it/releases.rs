@@ -122,6 +122,8 @@ fn every_release_accepts_what_the_agent_gives_it() {
         lead.config.workload = Workload::Interactive { submission: Some(submission) };
         let submit = lead.plan().broker.submission.expect("a command");
         assert_eq!(answer(lead.planned(&submit)).code, Some(0), "0.{minor}");
+        let marked = answer(lead.planned(&["flux", "run", "--", "true"].map(str::to_owned))).code;
+        assert_eq!(marked, Some(if minor < 66 { 127 } else { 0 }), "0.{minor}");
         let version = answer(lead.site.command(&["version"])).out;
         assert!(version.contains(&format!("0.{minor}.0")), "{version}");
         assert_eq!(broker.end(), Some(0), "0.{minor}: {}", lead.site.read("0.err"));
