@@ -66,12 +66,10 @@ impl Request {
         words.map(|pointer| self.text(pointer)).join(" ").trim_end().to_owned()
     }
 
-    /// Whether it asks for a change.
     pub fn is_write(&self) -> bool {
         !["get", "list", "watch"].contains(&self.text("/verb"))
     }
 
-    /// How long the answer took.
     pub fn took(&self) -> Duration {
         let times = ["/stageTimestamp", "/requestReceivedTimestamp"];
         let [answered, received] = times.map(|pointer| self.text(pointer).parse::<Timestamp>());

@@ -67,7 +67,6 @@ impl ClusterArguments {
         Self::try_parse_from(["tests"]).context("reading the variables that name a cluster")
     }
 
-    /// The cluster that the arguments name.
     pub(crate) fn target(&self) -> Result<ClusterChoice> {
         if let Some(kubeconfig) = self.kubeconfig.clone() {
             let load_command = self.load_command.clone();

@@ -10,7 +10,6 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which cluster to use.
 #[derive(Debug, Clone)]
 pub enum ClusterChoice {
     /// One on this machine, started if need be.
@@ -22,7 +21,6 @@ pub enum ClusterChoice {
 /// A cluster of somebody else.
 #[derive(Debug, Clone)]
 pub struct ExternalCluster {
-    /// How to reach it.
     pub kubeconfig: PathBuf,
     /// A command that loads an image archive into it; `{}` stands for the archive.
     pub load_command: Option<String>,

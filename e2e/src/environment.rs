@@ -25,7 +25,6 @@ pub const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]
 pub struct Environment {
-    /// The cluster.
     pub cluster: Cluster,
     /// The programs that were built for the cluster; `None` if the tests use the installed operator.
     built: Option<Binaries>,

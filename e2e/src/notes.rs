@@ -18,7 +18,6 @@ pub fn not_run(what: &str, reason: &str) {
     add_line(NOT_RUN, &line);
 }
 
-/// Notes how long a trial took.
 pub(crate) fn took(trial: &str, time: Duration) {
     add_line(TIMES, &format!("{:>6.1} s  {trial}", time.as_secs_f64()));
 }

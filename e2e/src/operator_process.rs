@@ -35,7 +35,6 @@ impl OperatorProcess {
         Ok(Self { process: process.context("starting an operator")?, log })
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -30,7 +30,6 @@ pub(crate) const ORDINARY_USER: &str = "65532:65532";
 /// The name that examples use for a plain operating system.
 pub const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
-/// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(crate_directory.parent().context("finding the checkout above the e2e crate")?.to_owned())

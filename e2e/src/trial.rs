@@ -3,12 +3,11 @@
 pub mod evidence;
 pub mod instance;
 pub mod logs;
-pub mod plugin;
 
 use crate::cluster::Cluster;
 use crate::kubernetes::Kubernetes;
-use crate::product::{install, printed};
-use anyhow::{Context as _, Result};
+use crate::product::{binaries, install, printed};
+use anyhow::{Context as _, Result, ensure};
 use flux_api::crd::MiniCluster;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -17,8 +16,9 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostPa
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {
@@ -40,12 +40,6 @@ impl Trial {
         Ok(Self { cluster: cluster.clone(), client: client.clone(), namespace: made.name_any() })
     }
 
-    /// Begins a trial in another namespace of the same cluster; the caller does not remove that namespace.
-    pub async fn another(&self, purpose: &str) -> Result<Self> {
-        Self::begin(&self.cluster, &self.client, purpose).await
-    }
-
-    /// The namespace's name.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -61,7 +55,6 @@ impl Trial {
         self.cluster.own().context("the cluster is not one of ours")
     }
 
-    /// The client of the trial.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -149,11 +142,59 @@ pub fn is_true(cluster: &MiniCluster, kind: &str) -> bool {
     condition(cluster, kind).is_some_and(|condition| condition.status == "True")
 }
 
-/// The condition of that type.
 pub fn condition<'cluster>(
     cluster: &'cluster MiniCluster,
     kind: &str,
 ) -> Option<&'cluster Condition> {
     let conditions = &cluster.status.as_ref()?.conditions;
     conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+#[derive(Debug)]
+pub struct Printed {
+    pub out: String,
+    pub err: String,
+}
+
+impl Trial {
+    /// `kubectl flux` with these arguments, in the trial's namespace.
+    pub fn plugin(&self, words: &[&str]) -> Result<Command> {
+        let mut command = self.program(&binaries::plugin()?);
+        command.args(["--namespace", self.namespace()]).args(words);
+        Ok(command)
+    }
+
+    /// The same on a terminal of 100 columns, which util-linux' script(1) makes.
+    pub fn plugin_on_terminal(&self, words: &[&str]) -> Result<Command> {
+        let plugin = self.plugin(words)?;
+        let line = [plugin.get_program()].into_iter().chain(plugin.get_args());
+        let line: Vec<&str> =
+            line.map(|word| word.to_str()).collect::<Option<_>>().context("not UTF-8")?;
+        let line = format!("stty rows 40 cols 100; exec {}", shlex::try_join(line)?);
+        let mut script = self.program(Path::new("script"));
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        Ok(script)
+    }
+
+    /// Calls it, and fails unless it ends with `code`.
+    pub fn plugin_ends(&self, code: i32, words: &[&str]) -> Result<Printed> {
+        let output = self.plugin(words)?.output();
+        let Output { status, stdout, stderr } =
+            output.with_context(|| format!("running kubectl flux {words:?}"))?;
+        let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        let is_expected = status.code() == Some(code);
+        ensure!(is_expected, "kubectl flux {words:?}: {status}, not {code}:\n{out}\n{err}");
+        Ok(Printed { out, err })
+    }
+
+    /// Returns its output; fails unless it ends with 0.
+    pub fn plugin_prints(&self, words: &[&str]) -> Result<String> {
+        Ok(self.plugin_ends(0, words)?.out)
+    }
+
+    /// The same as JSON.
+    pub fn plugin_json(&self, words: &[&str]) -> Result<Value> {
+        let text = self.plugin_prints(&[words, &["--output", "json"]].concat())?;
+        serde_json::from_str(&text).with_context(|| format!("reading {text}"))
+    }
 }

@@ -6,6 +6,7 @@
 //! `src/metrics/tests.rs` checks that their metrics and labels exist.
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+use flux_testkit::repository::in_repository;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,6 @@ const PROMETHEUS: &str = "PROMETHEUS";
 /// Values for the variables of Grafana.
 const VARIABLES: [(&str, &str); 2] = [("$__rate_interval", "1m"), ("$job", "flux-operator")];
 
-fn in_repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
-
-/// Calls `promtool` with `arguments`, and this file.
 fn promtool(arguments: [&str; 2], file: &Path) {
     let directory = std::env::var_os(PROMETHEUS).map(PathBuf::from).unwrap_or_default();
     let mut command = Command::new(directory.join("promtool"));

@@ -108,7 +108,6 @@ impl Context {
         Ok(json!({ "ranks": ranks }))
     }
 
-    /// The instance, as the API has it.
     pub(crate) async fn instance(&self) -> Result<Value, SocketError> {
         let standing = Standing::of(&mut self.connect().await?).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();

@@ -28,7 +28,6 @@ pub(crate) struct Job {
     end: Option<End>,
 }
 
-/// How the job has ended.
 #[derive(Debug, Serialize)]
 struct End {
     result: JobStatus,

@@ -5,7 +5,7 @@ use crate::context::Context;
 use axum::response::sse::Event;
 use flux_protocol::client::job_info::{self, EVENTS, OUTPUT, WAIT_CREATE};
 use flux_protocol::client::{SocketError, job_list};
-use flux_protocol::output::OutputEvent;
+use flux_protocol::eventlog::OutputEvent;
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -14,7 +14,6 @@ use std::sync::Arc;
 /// Event of output that one answer has at most.
 const MOST_OUTPUT: usize = 8 << 20;
 
-/// A log of a job.
 #[derive(Debug, Clone)]
 pub(crate) enum Log {
     Events,

@@ -28,7 +28,6 @@ fn uses(ranks: &[Rank], of: fn(&RankStatus) -> [usize; 2]) -> Vec<(&'static str,
     uses.into()
 }
 
-/// The whole text.
 pub(crate) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
     let cores = uses(ranks, |rank| [rank.cores, rank.cores_allocated]);
     let gpus = uses(ranks, |rank| [rank.gpus, rank.gpus_allocated]);

@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep};
 /// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The file that sessions lock.
 fn lock_file(layout: &Layout) -> PathBuf {
     PathBuf::from(layout.private_directory()).join("sessions.lock")
 }

@@ -139,7 +139,6 @@ pub(crate) struct CommandRun {
     pub timed: bool,
 }
 
-/// The state of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,

@@ -38,7 +38,6 @@ mod tests {
     use std::pin::pin;
     use tokio::time::timeout;
 
-    /// The configuration of a run, with the deadline `later`.
     fn configuration(later: Option<u64>) -> tempfile::NamedTempFile {
         let later = later.map(|seconds| format!("deadline_seconds = {seconds}"));
         let config = tempfile::NamedTempFile::new().unwrap();

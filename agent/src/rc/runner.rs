@@ -325,7 +325,6 @@ impl TaskRunner {
         if succeeded { Ok(()) } else { Err(format!("one or more {stage}.d scripts failed")) }
     }
 
-    /// Runs `flux` with `arguments`, and `input` as its standard input.
     async fn flux(&self, arguments: &[&str], input: Option<&Path>) -> Result<(), String> {
         let flux = self.prefix.flux();
         let mut command = Command::new(&flux);

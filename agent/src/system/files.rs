@@ -144,7 +144,6 @@ fn make_as(owner: (u32, u32), path: &Path, mode: u32, refused: io::Error) -> io:
     result
 }
 
-/// Whether there is a directory at `path`.
 pub(crate) fn is_directory(path: &Path) -> bool {
     with_rights_of_owner(path, || fs::metadata(path)).is_ok_and(|found| found.is_dir())
 }

@@ -33,7 +33,6 @@ const UNLIMITED: &str = "unlimited";
 pub(crate) struct Limits(BTreeMap<String, String>);
 
 impl Limits {
-    /// The limits of this process.
     pub(crate) fn of_this_process() -> Self {
         // The mask can only be read by setting it.
         let mask = umask(Mode::empty());
@@ -57,7 +56,6 @@ impl Limits {
         self.0.is_empty()
     }
 
-    /// Sets the limits of this process.
     pub(crate) fn set(&self) -> Result<(), String> {
         self.0.iter().try_for_each(|(name, value)| {
             set(name, value).map_err(|why| format!("set {name} to {value}: {why}"))

@@ -86,7 +86,6 @@ pub fn chain(error: &dyn Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Prints a line on stdout.
 pub(crate) fn print_line(line: &str) {
     print_text(&format!("{line}\n"));
 }

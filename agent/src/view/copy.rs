@@ -36,7 +36,6 @@ const PAGE: u64 = 4096;
 /// How often a long copy reports its progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A tree to be copied, or an entry of one.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) image: PathBuf,

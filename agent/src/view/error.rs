@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// Why a view could not be installed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what there is")]
 pub enum ViewError {
-    /// No usable Flux in the image.
     #[error(
         "found no Flux in the view image; looked at {}; use a published view image, or install Flux below one of these places",
         searched.join(", ")
@@ -15,30 +15,16 @@ pub enum ViewError {
         /// The searched paths, each with the reason why its Flux cannot be used.
         searched: Vec<String>,
     },
-    /// The volume is in memory, and the view exceeds the memory limit of the container.
     #[error(
         "the view does not fit into memory: this container may have {limit} MiB; raise the memory limit in flux.container.resources, or set flux.container.medium to Disk"
     )]
-    MemoryLimit {
-        /// The container's memory limit in MiB.
-        limit: u64,
-    },
-    /// The destination is in the view itself.
+    MemoryLimit { limit: u64 },
     #[error("cannot copy {} into itself: the destination {} lies in it", source_path.display(), destination.display())]
-    IntoItself {
-        /// The view in the image.
-        source_path: PathBuf,
-        /// The destination.
-        destination: PathBuf,
-    },
-    /// A file or directory could not be handled.
+    IntoItself { source_path: PathBuf, destination: PathBuf },
     #[error("could not {operation} {}", path.display())]
     File {
-        /// The failed operation.
         operation: &'static str,
-        /// The file or directory.
         path: PathBuf,
-        /// The error of the system.
         #[source]
         cause: io::Error,
     },

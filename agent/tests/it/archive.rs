@@ -1,10 +1,8 @@
 //! State kept from one `MiniCluster` to the next.
 
-use crate::pod::Pod;
-use flux_contract::{AgentConfig, Archive, Exit};
-use std::fs;
+use crate::prelude::*;
+use flux_contract::Archive;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 
 #[test]
 fn an_archive_is_restored_if_it_exists() {
@@ -29,8 +27,7 @@ fn an_archive_is_restored_if_it_exists() {
 
 /// The command line of the broker by `flux-agent plan`.
 fn planned_command(pod: &Pod) -> String {
-    let plan: serde_json::Value =
-        serde_json::from_str(&pod.ask("plan", &["--output", "json"]).output).unwrap();
+    let plan: Value = serde_json::from_str(&pod.ask("plan", &["--output", "json"]).output).unwrap();
     let words = plan["broker"]["command"].as_array().unwrap();
     words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }

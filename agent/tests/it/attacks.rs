@@ -1,11 +1,8 @@
 //! What a job may try against the first process of its pod, and against root: the job is the shell text of a
 //! launcher, and another user than the agent.
 
-use crate::pod::{Ended, Pod};
-use flux_contract::{AgentConfig, FluxUser};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use crate::prelude::*;
+use flux_contract::FluxUser;
 
 const UID: u32 = 1234;
 

@@ -1,26 +1,20 @@
 //! Watching a broker over its socket.
 
-use crate::pod::broker::{
-    NO_SERVICE, STATE_OF_LEAD, UNREACHABLE, broker_that, replies, state_text,
-};
-use crate::pod::{PATIENCE, skip};
+use crate::pod::broker::{STATE_OF_LEAD, UNREACHABLE, replies};
+use crate::pod::skip;
+use crate::prelude::*;
 use flux_agent::flux::{Event, Watch};
 use flux_protocol::client::BrokerAddress;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::{DumpableBehavior, dumpable_behavior};
-use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// A watch of the broker at `local` in `directory`.
 fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
     let broker = BrokerAddress { socket: directory.path().join("local"), owner };
     Watch { broker, has_lead: false, hosts: 4 }

@@ -1,12 +1,8 @@
 //! A container that starts as root and lacks capabilities of root, which also stands for a home on NFS with `root_squash`.
 
 use crate::archive::{self, pod_with_archive, whole_dump};
-use crate::pod::{Ended, Pod};
-use flux_contract::{AgentConfig, Exit};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
-use std::process::Command;
+use crate::prelude::*;
+use std::os::unix::fs::chown;
 
 const USER: u32 = 1234;
 

@@ -1,11 +1,8 @@
 //! The pods that the queue of an instance needs, as the lead's agent counts them.
 
-use crate::pod::broker::{NO_SERVICE, broker_that, state_text};
-use crate::pod::{Pod, await_that};
+use crate::prelude::*;
 use flux_contract::Autoscale;
-use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 fn demand(pod: &Pod) -> Option<Value> {
     let answer = pod.ask("status", &["--output", "json"]);
@@ -48,6 +45,6 @@ fn a_lead_counts_the_pods_that_its_queue_needs() {
     await_that("it counts the job that runs", || demand(&pod) == Some(json!({ "wanted": 1 })));
     waits.store(true, Ordering::SeqCst);
     await_that("and the one that waits", || demand(&pod) == Some(json!({ "wanted": 3 })));
-    std::fs::write(pod.at("done"), "").unwrap();
+    fs::write(pod.at("done"), "").unwrap();
     run.end().with_code(0);
 }

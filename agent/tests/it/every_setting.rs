@@ -1,11 +1,9 @@
 //! Every setting of `agent.toml` changes what a pod does: the settings are taken from a document with
 //! everything in it, so that a new one cannot be written by the operator and ignored here.
 
+use crate::prelude::*;
 use crate::settings::{facts, full, values, with_value, workloads};
 use flux_agent::plan::{client_environment, plan};
-use flux_contract::AgentConfig;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Values for settings that would not be read if their text were merely another one.
 const OTHERS: &[(&str, &str)] = &[
@@ -72,7 +70,6 @@ fn settings_of(config: &AgentConfig) -> BTreeMap<String, Value> {
     found
 }
 
-/// Another value for the setting at `path`.
 fn other(path: &str, value: &Value) -> Value {
     if let Some((_, text)) = OTHERS.iter().find(|(known, _)| *known == path) {
         return json!(text);

@@ -2,12 +2,11 @@
 //! process namespace, with closed outputs, orphans of every kind and brokers that hang.
 
 use crate::pod::namespace::{FirstProcess, first_process, on_terminal};
-use crate::pod::{Ended, Pod, await_that, closed_port, skip};
-use crate::zmtp_server::worker_with_lead;
-use std::fs::{self, File, OpenOptions};
+use crate::pod::{closed_port, skip};
+use crate::prelude::*;
+use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 
 /// Shell text that ends when the file `$1` is there.
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";

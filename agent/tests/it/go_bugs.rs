@@ -2,8 +2,8 @@
 //! the numbers in `operator/tests/it/go_differences.txt`. Each test runs the real binary and would fail on what the
 //! scripts of that operator do.
 
-use crate::pod::{Ended, Pod, certificate};
-use std::fs;
+use crate::pod::certificate;
+use crate::prelude::*;
 
 #[test]
 fn bug_12_the_key_is_in_no_log() {

@@ -1,8 +1,7 @@
 //! Simulated images of views.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use crate::prelude::*;
+use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 
 /// The path of the view in the published images.
@@ -53,7 +52,6 @@ impl Scene {
         scene
     }
 
-    /// A view as the published images have it.
     pub(crate) fn published() -> Self {
         let scene = Self::new();
         scene.file("opt/software/flux-core/bin/flux", "the flux program", 0o755);

@@ -1,9 +1,8 @@
 //! `flux-agent instance`: the answers of an instance's services as JSON.
 
-use crate::pod::Pod;
-use crate::pod::broker::{Answers, broker_that};
-use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use crate::pod::broker::Answers;
+use crate::prelude::*;
+use std::sync::Mutex;
 
 fn set(rank: &str, cores: &str) -> Value {
     json!({ "version": 1, "execution": {

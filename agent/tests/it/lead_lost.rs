@@ -1,8 +1,7 @@
 //! A worker whose broker loses its lead, or ends with its parent: whole runs of the real binary.
 
-use crate::pod::broker::{NO_SERVICE, STATE_OF_LEAD, UNREACHABLE, broker_that, state_text};
-use crate::zmtp_server::worker_with_lead;
-use std::fs;
+use crate::pod::broker::{STATE_OF_LEAD, UNREACHABLE};
+use crate::prelude::*;
 
 /// The first broker of a worker loses its lead; the second one ends with it.
 #[test]

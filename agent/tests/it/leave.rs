@@ -1,13 +1,10 @@
 //! A worker that gets SIGTERM leaves its rank in order, and the next one of that rank takes it again: on
 //! the real binary.
 
-use crate::pod::broker::{UNREACHABLE, broker_that, state_text};
-use crate::pod::{Background, PATIENCE, Pod, await_that, stopped};
-use crate::zmtp_server::worker_with_lead;
-use nix::sys::signal::Signal;
-use serde_json::json;
+use crate::pod::broker::UNREACHABLE;
+use crate::prelude::*;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// Shell text of a broker that says when it gets SIGTERM, and ends.

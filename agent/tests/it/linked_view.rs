@@ -1,14 +1,10 @@
 //! Links to views whose image is mounted.
 
 use crate::image::{HASH, Scene};
-use crate::pod::{Background, Ended, Pod, sidecar};
+use crate::prelude::*;
 use flux_agent::view::{SourceLayout, link_view};
-use flux_contract::{AgentConfig, Exit, Install, Layout};
-use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::PathBuf;
-use std::process::Command;
+use flux_contract::{Install, Layout};
+use std::os::unix::fs::symlink;
 
 fn link(scene: &Scene) -> SourceLayout {
     link_view(&scene.at(""), &Layout::default()).unwrap().layout

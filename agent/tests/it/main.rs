@@ -19,6 +19,7 @@ mod mpi;
 mod people;
 mod plan;
 mod pod;
+mod prelude;
 mod probe;
 mod properties;
 mod rc;

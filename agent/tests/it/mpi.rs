@@ -1,10 +1,8 @@
 //! The choice of a PMI for a job: the script that Flux's shell runs, with a simulated shell, the real agent, and programs that
 //! are linked to libraries with the names of Open MPI 5.
 
+use crate::prelude::*;
 use mlua::{Lua, Table};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_flux-agent");
 
@@ -54,7 +52,6 @@ impl Scene {
         assert!(compiler.status().unwrap().success(), "{to}");
     }
 
-    /// Runs the script for `job` in an image without files.
     fn run(&self, job: &Job<'_>) -> Made {
         self.run_in(&[], &[], job).0
     }
@@ -111,7 +108,6 @@ impl Scene {
     }
 }
 
-/// The script of a container that has cores of its own, or not.
 fn script(has_own_cores: bool) -> String {
     let script = include_str!("../../src/program/mpi.lua");
     let script = script.replace("@AGENT@", &format!("{AGENT:?}"));

@@ -1,16 +1,11 @@
 //! Subcommands for people who enter a pod.
 
-use crate::pod::broker::broker_in_state;
-use crate::pod::{Background, Ended, Pod, await_that, closed_port};
+use crate::pod::closed_port;
+use crate::prelude::*;
 use flux_contract::Bootstrap;
 use flux_protocol::Hostlist;
-use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// Findings by the name of the check, with what was seen and the remedy.
 fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
@@ -208,7 +203,7 @@ fn socket_of(path: impl AsRef<Path>, owner: u32) {
 }
 
 /// Makes the home of Flux's user, 4321, whose broker is up.
-fn home_of_flux(pod: &Pod) -> std::path::PathBuf {
+fn home_of_flux(pod: &Pod) -> PathBuf {
     let home = pod.layout().home();
     fs::create_dir_all(&home).unwrap();
     chown(&home, Some(4321), Some(4321)).unwrap();
@@ -292,7 +287,6 @@ fn without_a_view_the_client_is_the_images_flux() {
     assert!(printed(&mut command).starts_with("0  uri= "));
 }
 
-/// The shells of this machine.
 fn shells() -> impl Iterator<Item = &'static str> {
     ["/bin/sh", "/bin/bash"].into_iter().filter(|path| Path::new(path).exists())
 }

@@ -1,14 +1,14 @@
 //! Configuration and facts become plans. Snapshots show everything a pod would do, with the content of every file, and
 //! what changes by settings and facts.
 
+use crate::prelude::*;
 use crate::settings::{self, words};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, broker_config, client_environment, plan};
-use flux_contract::{AgentConfig, Archive, Bootstrap, Rest, Submission, WorkerPolicy, Workload};
+use flux_contract::{Archive, Bootstrap, Rest, Submission, WorkerPolicy};
 use flux_protocol::Hostlist;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 const FLUX: &str = "/mnt/shared/view/bin/flux";
 const VIEW_BASH: &str = "/mnt/shared/view/bin/bash";

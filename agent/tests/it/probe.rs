@@ -1,12 +1,11 @@
 //! The CURVE client handshake against servers of all kinds.
 
-use crate::pod::PATIENCE;
+use crate::prelude::*;
 use crate::zmtp_server::{certificate, curve, listen, start};
 use flux_agent::lead::{Outcome, Stage, probe};
 use flux_protocol::CurveCertificate;
 use omq_proto::MechanismSetup;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn ask(address: SocketAddr, certificate: &CurveCertificate) -> Outcome {

@@ -1,16 +1,13 @@
 //! What holds for every configuration and every pod, also for those nobody would write.
 
+use crate::prelude::*;
 use crate::settings::{self, bootstraps};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, Plan, plan};
-use flux_contract::{AgentConfig, Workload};
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Text that breaks what takes it for more than text.
 fn text() -> impl Strategy<Value = String> {

@@ -1,16 +1,12 @@
 //! `flux-agent rc`, which a broker runs as its rc1 and rc3: the real binary, a socket that answers as a broker does, and
 //! a shell script in place of `flux`. All requests and commands are recorded in one list.
 
-use crate::pod::broker::{NO_SERVICE, broker_that};
-use crate::pod::{Background, Ended, Pod};
+use crate::prelude::*;
 use flux_protocol::client::BrokerAddress;
 use flux_protocol::client::modules::wait_for_scheduler;
-use serde_json::{Value, json};
-use std::fs;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 const FLUX: &str =
     "#!/bin/sh\necho \"flux $*\" >> $LIST\ncase $1 in startlog) test $2 != --check;; esac\n";
@@ -58,7 +54,6 @@ impl Broker {
         (ended.with_code(0).output, did)
     }
 
-    /// Runs a stage, and returns its end and its actions.
     fn run(self, stage: &str) -> (Ended, Vec<String>) {
         let (list, socket) = (self.list(), self.pod.at("local"));
         let prefix = self.pod.at("mnt/flux/view").display().to_string();
@@ -107,7 +102,6 @@ impl Broker {
     }
 }
 
-/// Asserts that the list has these lines in this order.
 fn assert_in_order(did: &[String], lines: &[&str]) {
     let mut rest = did.iter();
     for line in lines {

@@ -1,6 +1,6 @@
 //! The port at which the kubelet and the operator ask: real connections, as these make them and as they do not.
 
-use crate::pod::PATIENCE;
+use crate::prelude::*;
 use flux_agent::status::{ReadinessServer, StatusReport};
 use flux_contract::demand::{Demand, Question};
 use std::net::{Ipv4Addr, Ipv6Addr};

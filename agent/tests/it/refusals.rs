@@ -1,10 +1,7 @@
 //! Tells failures of Flux from those of the command: runs of the real binary with a shell script in place of Flux.
 
-use crate::pod::{Background, Pod};
-use flux_contract::{Exit, FailedTask};
-use serde_json::Value;
-use std::fs;
-use std::process::Stdio;
+use crate::prelude::*;
+use flux_contract::FailedTask;
 
 const EXCEPTION: &str = r#"{"name":"exception","context":{"type":"alloc","severity":0,"note":"need 2 node(s) with 25 cores each, only 0 eligible"}}"#;
 const NOT_FOUND: &str = r#"{"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host hello-0): start failed: sh: No such file or directory"}}"#;

@@ -1,14 +1,11 @@
 //! Whole runs: hooks, files, users and exit codes.
 
-use crate::pod::{Ended, Pod, await_that, sidecar, stopped};
+use crate::prelude::*;
 use crate::settings::words;
-use flux_contract::{AgentConfig, Exit, FluxUser, Hooks, Submission, Workload};
-use nix::sys::signal::Signal;
+use flux_contract::{FluxUser, Hooks, Submission};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn the_lead_passes_on_output_and_code_of_the_command() {

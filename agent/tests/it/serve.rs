@@ -1,12 +1,10 @@
 //! `flux-agent serve`: what `flux-rest` gets, a script here that prints that.
 
-use crate::pod::broker::broker_in_state;
-use crate::pod::{Ended, Pod};
+use crate::prelude::*;
+use flux_contract::ServedInstance;
 use flux_contract::token::fingerprint;
-use flux_contract::{Exit, ServedInstance};
 use nix::unistd::getuid;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::chown;
 
 const TOKEN: &str = "0123456789abcdef";
 /// The user whose broker it is.

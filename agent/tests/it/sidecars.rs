@@ -1,11 +1,9 @@
 //! Containers beside the one that runs Flux.
 
-use crate::pod::broker::broker_in_state;
-use crate::pod::{Background, Ended, Pod, await_that, sidecar};
-use flux_contract::{Exit, SidecarConfig};
-use nix::sys::signal::{Signal, kill};
+use crate::prelude::*;
+use flux_contract::SidecarConfig;
+use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use std::fs;
 
 /// A sidecar without hooks, whose command begins when there is a broker.
 fn waiting(command: &str) -> SidecarConfig {

@@ -2,14 +2,10 @@
 //! termination message, the marker and the exit code: as PID 1.
 
 use crate::archive;
-use crate::pod::broker::broker_in_state;
 use crate::pod::namespace::{FirstProcess, first_process};
-use crate::pod::{Background, Ended, Pod, await_that, sidecar, stopped};
-use crate::zmtp_server::worker_with_lead;
-use flux_contract::{AgentConfig, Exit, SidecarConfig, TerminationMessage};
-use nix::sys::signal::Signal;
-use std::fs;
-use std::time::{Duration, Instant};
+use crate::prelude::*;
+use flux_contract::{SidecarConfig, TerminationMessage};
+use std::time::Instant;
 
 /// Grace period of these pods, in seconds. Long enough to tell what ends in its own time from what is
 /// ended with its share.

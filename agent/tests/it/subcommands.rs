@@ -1,10 +1,8 @@
 //! Every subcommand in a pod without a broker: those that need one fail with a message.
 
 use crate::pod::namespace::first_process;
-use crate::pod::{Background, Ended, Pod};
-use flux_contract::Exit;
+use crate::prelude::*;
 use std::collections::BTreeSet;
-use std::fs;
 
 /// Subcommands with their arguments, their exit codes, and parts of their output. `HERE` stands for this pod, and `FOR-EVER`
 /// for the largest number.

@@ -1,8 +1,6 @@
 //! The submission without Python, with a shell script in the place of `flux-job`.
 
-use crate::pod::{Ended, Pod, stopped};
-use nix::sys::signal::Signal;
-use std::fs;
+use crate::prelude::*;
 
 /// Accepts one job, and records its jobspec.
 const FLUX_JOB: &str = r#"#!/bin/sh
@@ -20,7 +18,6 @@ case "$1 $2" in
 esac
 "#;
 
-/// A pod whose Flux is of this release.
 fn pod_with(release: &str) -> Pod {
     let pod = Pod::new();
     let flux = "mnt/flux/view/bin/flux";
@@ -39,7 +36,7 @@ fn the_agent_submits_a_command_and_attaches() {
     let pod = pod();
     let config = pod.config(&["echo", "a  b"]);
     pod.run(&config).with_code(5).with_output("attached, LC_CTYPE=C.UTF-8\n");
-    let jobspec: serde_json::Value = serde_json::from_str(&pod.read("jobspec")).unwrap();
+    let jobspec: Value = serde_json::from_str(&pod.read("jobspec")).unwrap();
     let system = &jobspec["attributes"]["system"];
     assert_eq!(jobspec["tasks"][0]["command"], serde_json::json!(["echo", "a  b"]));
     assert_eq!(system["cwd"], pod.at("work").canonicalize().unwrap().to_str().unwrap());
@@ -51,7 +48,7 @@ fn the_agent_submits_a_command_and_attaches() {
 fn a_refused_job_has_the_error_of_flux() {
     let pod = pod();
     fs::write(pod.at("refuses"), "echo 'flux-job: no such luck' >&2; exit 1").unwrap();
-    pod.run(&pod.config(&["true"])).with_code(flux_contract::Exit::FluxRefused.code());
+    pod.run(&pod.config(&["true"])).with_code(Exit::FluxRefused.code());
     pod.error_says("no such luck");
 }
 

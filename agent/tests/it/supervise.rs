@@ -1,15 +1,10 @@
 //! What a first process owes its pod.
 
-use crate::pod::broker::{NO_SERVICE, broker_in_state, broker_that, state_text};
+use crate::pod::closed_port;
 use crate::pod::namespace::FirstProcess;
-use crate::pod::{Background, PATIENCE, Pod, await_that, closed_port, stopped};
-use crate::zmtp_server::worker_with_lead;
-use flux_contract::{Archive, Exit, WorkerPolicy, Workload};
-use nix::sys::signal::Signal;
-use std::fs;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::prelude::*;
+use flux_contract::{Archive, WorkerPolicy};
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 /// Shell text of a program that notes the signals it gets and ends with 3 at SIGTERM.
@@ -99,7 +94,7 @@ fn a_signal_without_a_receiver_is_logged_once() {
     run.signal(Signal::SIGUSR2);
     let status = || {
         let text = pod.ask("status", &["--output", "json"]).output;
-        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()
+        serde_json::from_str::<Value>(&text).unwrap_or_default()
     };
     await_that("the status says what is in the way", || {
         status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))

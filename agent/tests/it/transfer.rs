@@ -1,8 +1,7 @@
 //! Files into a pod and out of it, with the real binary.
 
-use crate::pod::Pod;
-use std::fs::{self, File};
-use std::process::{Command, Stdio};
+use crate::prelude::*;
+use std::fs::File;
 
 fn agent(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flux-agent"));

@@ -1,11 +1,9 @@
 //! Installing views from made-up images.
 
 use crate::image::{HASH, Scene};
+use crate::prelude::*;
 use flux_agent::view::{InstallReport, InstallRequest, SourceLayout, ViewError, install_view};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 fn request(scene: &Scene) -> InstallRequest {
     InstallRequest {

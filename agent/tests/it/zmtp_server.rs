@@ -1,8 +1,8 @@
 //! `ZeroMQ` servers on loopback.
 
-use crate::pod::{self, Pod};
+use crate::pod;
+use crate::prelude::*;
 use bytes::Bytes;
-use flux_contract::AgentConfig;
 use flux_protocol::CurveCertificate;
 use omq_proto::proto::{Connection, ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurveSecretKey, CurveServerOptions, MechanismSetup, SocketType};

@@ -133,7 +133,6 @@ impl Scene {
         command
     }
 
-    /// Starts it from a script, which has to run `"$0" "$@"`.
     pub(crate) fn start_by(&self, script: &str, arguments: &[&str]) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_kubectl-flux"), "--kubeconfig"]);

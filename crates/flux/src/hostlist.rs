@@ -263,7 +263,6 @@ impl Range {
         numbers.map(|number| format!("{}{number}", self.prefix)).chain(plain)
     }
 
-    /// The position of `host` among these hosts.
     fn position(&self, host: &str) -> Option<usize> {
         let digits = host.strip_prefix(&self.prefix)?;
         let Some(Numbers { first, last, width }) = self.numbers else {

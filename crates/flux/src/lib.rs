@@ -14,12 +14,10 @@ pub mod job;
 pub mod job_id;
 pub mod jobspec;
 pub mod message;
-pub mod output;
-mod rank;
 mod redacted;
 pub mod resource_set;
 
 pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use hostlist::{Hostlist, HostlistError};
-pub use rank::RankStatus;
 pub use redacted::Redacted;
+pub use resource_set::RankStatus;

@@ -8,7 +8,6 @@ use serde_json::Value;
 /// What the clients of a server may do.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// The rules of their role.
     pub rules: Vec<PolicyRule>,
     /// Resources that are listed page by page: a list of one without a limit fails the test.
     pub paged: &'static [&'static str],

@@ -11,9 +11,7 @@ use serde_json::Value;
 /// How a runner ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// Its exit code.
     pub code: i32,
-    /// Its termination message.
     pub message: Option<TerminationMessage>,
 }
 

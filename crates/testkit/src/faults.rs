@@ -22,7 +22,6 @@ pub enum Failure {
 pub struct Fault {
     /// How many requests before it do not fail.
     pub after: usize,
-    /// How it fails.
     pub failure: Failure,
 }
 

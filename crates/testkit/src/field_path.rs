@@ -98,7 +98,6 @@ pub fn set(value: &mut Value, path: &str, position: usize, new: Value) {
     *place(value, &steps(path, position)) = new;
 }
 
-/// Removes and returns the value at `path`.
 pub fn remove(value: &mut Value, path: &str, position: usize) -> Value {
     let mut steps = steps(path, position);
     let step = steps.pop();

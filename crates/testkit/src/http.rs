@@ -40,9 +40,7 @@ pub enum Reaction {
 /// A server at an address.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// The objects.
     pub server: Server,
-    /// The logs of pods.
     pub logs: Logs,
     url: String,
     /// A part of `METHOD path?query`, for how many more requests with that, and what happens to them.
@@ -88,7 +86,6 @@ impl Endpoint {
         self.rules.lock().unwrap().push((pattern.to_owned(), times, reaction));
     }
 
-    /// Breaks all connections that are open now.
     pub fn break_connections(&self) {
         self.breaks.send_replace(());
     }

@@ -4,9 +4,11 @@
 //!
 //! After `syncJob` in `pkg/controller/job/job_controller.go` of Kubernetes 1.33, and of 1.37 where it suspends.
 
-use super::conditions::{condition, is_true, set_condition};
 use super::job_policy::{Verdict, verdict};
-use super::objects::{index_of, is_finished, is_going, is_over, is_ready, is_suspended};
+use super::objects::{
+    condition, index_of, is_finished, is_going, is_over, is_ready, is_suspended, is_true,
+    set_condition,
+};
 use super::store::Store;
 use flux_contract::labels;
 use json_patch::merge;
@@ -23,7 +25,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// Condition of a Job that was suspended once.
 const SUSPENDED: &str = "Suspended";
 
-/// The Job controller.
 #[derive(Default)]
 pub struct JobController {
     /// By the uid of each Job.
@@ -294,7 +295,6 @@ fn delete_active(
     uids
 }
 
-/// Deletes all pods of a Job that ends.
 fn end_pods(store: &mut Store, pods: &[(String, Arc<Value>)]) {
     for (path, pod) in pods.iter().filter(|(_, pod)| !is_over(pod)) {
         // It may be gone already.

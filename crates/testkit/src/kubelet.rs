@@ -25,7 +25,6 @@ pub struct Run {
 pub struct Kubelet {
     /// All commands so far.
     pub runs: Vec<Run>,
-    /// Their nodes.
     pub nodes: Nodes,
     /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
     deadlines: BTreeMap<String, (Value, Option<u64>)>,

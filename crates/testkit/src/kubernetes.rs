@@ -7,9 +7,7 @@ use super::store::Store;
 /// Runs the Jobs of a cluster.
 #[derive(Default)]
 pub struct Kubernetes {
-    /// Makes and counts the pods.
     pub jobs: JobController,
-    /// Runs the pods on all nodes.
     pub kubelet: Kubelet,
 }
 

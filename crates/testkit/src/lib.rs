@@ -3,6 +3,7 @@
 //! [`server`] is an API server with its objects, watches and faults, [`http`] serves it to programs, and [`kubernetes`] runs the Jobs there: the Job
 //! controller, kubelets with our agent in their pods, nodes, a [`queue`] and the garbage [`collector`]. [`samples`] and
 //! [`any_spec`] give MiniClusters, [`repository`] the files of this repository.
+#![expect(missing_docs, reason = "tests alone use this: a name is enough where it says all")]
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -14,7 +15,6 @@ pub mod agent;
 pub mod any_spec;
 pub mod clock;
 pub mod collector;
-pub mod conditions;
 pub mod faults;
 pub mod field_path;
 pub mod http;

@@ -18,9 +18,7 @@ use std::sync::Arc;
 /// All that the server keeps.
 #[derive(Default)]
 pub struct Memory {
-    /// The objects.
     pub store: Store,
-    /// The faults to come.
     pub faults: Faults,
     /// Writes that the role of the client does not allow, or that change fixed fields.
     pub mistakes: Vec<String>,

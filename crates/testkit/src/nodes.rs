@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many nodes a cluster has.
 pub const NODES: usize = 3;
 
 /// For so many seconds a node may fail to answer before its pods are not ready.
@@ -38,7 +37,6 @@ impl Nodes {
         pod["spec"]["nodeName"].as_str().is_some_and(|name| self.0.contains_key(name))
     }
 
-    /// True when a node does not answer.
     pub fn is_any_lost(&self) -> bool {
         !self.0.is_empty()
     }

@@ -1,9 +1,9 @@
 //! What the Jobs and pods in a store are, by their own fields.
 
-use super::conditions::is_true;
 use flux_api::cluster::QUEUE_LABEL;
 use flux_contract::labels;
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 /// True for a Job that waits for its turn in a queue.
 pub fn is_queued(object: &Value) -> bool {
@@ -25,7 +25,6 @@ pub fn is_over(pod: &Value) -> bool {
     pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
 }
 
-/// True for a pod with the condition `Ready`.
 pub fn is_ready(pod: &Value) -> bool {
     is_true(&pod["status"], "Ready")
 }
@@ -40,7 +39,36 @@ pub fn is_broker(pod: &Value) -> bool {
     !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
 }
 
-/// The index of a pod in its Job.
 pub fn index_of(pod: &Value) -> u64 {
     pod["metadata"]["labels"][labels::COMPLETION_INDEX].as_str().unwrap().parse().unwrap()
+}
+
+pub fn condition<'status>(status: &'status Value, type_: &str) -> Option<&'status Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
+}
+
+pub(crate) fn is_true(status: &Value, type_: &str) -> bool {
+    condition(status, type_).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Puts a condition into `status`, unless it has one with the same status and reason.
+pub(crate) fn set_condition(
+    status: &mut Value,
+    type_: &str,
+    is: bool,
+    [reason, message]: [&str; 2],
+    now: Timestamp,
+) {
+    let word = if is { "True" } else { "False" };
+    let is_same = |it: &Value| it["status"] == word && it["reason"] == reason;
+    if condition(status, type_).is_some_and(is_same) {
+        return;
+    }
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != type_);
+    conditions.push(json!({
+        "type": type_, "status": word, "reason": reason, "message": message,
+        "lastTransitionTime": now.to_string(),
+    }));
+    status["conditions"] = Value::Array(conditions);
 }

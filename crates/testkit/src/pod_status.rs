@@ -1,6 +1,6 @@
 //! The status of a pod, as kubelets and others write it.
 
-use super::conditions::set_condition;
+use super::objects::set_condition;
 use super::store::Store;
 use jiff::Timestamp;
 use serde_json::{Value, json};

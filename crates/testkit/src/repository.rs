@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// The file or folder at `path` in this repository.
 pub fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }

@@ -1,7 +1,6 @@
 //! The fields of an object that an API server fills in, and those that nobody may change.
 
-use super::conditions::is_true;
-use super::objects::is_suspended;
+use super::objects::{is_suspended, is_true};
 use super::refusal::{Refusal, immutable};
 use serde_json::{Value, json};
 

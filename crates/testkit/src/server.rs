@@ -124,7 +124,6 @@ impl Server {
         self.put("/apis", list);
     }
 
-    /// The object at `path`.
     pub fn get(&self, path: &str) -> Option<Value> {
         self.lock().store.get(path).cloned()
     }
@@ -201,7 +200,6 @@ impl Server {
         self.lock().bodies.clone()
     }
 
-    /// Notes `text` in the journal.
     pub fn note(&self, text: &str) {
         self.lock().note(text);
     }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 /// For how many seconds a pod may go on that is deleted while it runs. The kubelet makes it 0 when the pod has ended.
 const GRACE: &str = "deletionGracePeriodSeconds";
 
-/// The objects of a cluster.
 #[derive(Default)]
 pub struct Store {
     /// Shared with the history: an object is never changed, another one takes its place.
@@ -21,7 +20,6 @@ pub struct Store {
     pub history: Vec<Event>,
     /// The version of the last change.
     pub version: u64,
-    /// The time.
     pub clock: Clock,
     /// True while the server handles the request of a client.
     pub(crate) by_client: bool,
@@ -33,12 +31,10 @@ pub struct Store {
     addresses: u32,
 }
 
-/// A change of an object.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// The version after it.
     pub version: u64,
-    /// Path of the object.
     pub path: String,
     /// The object before; absent if it is new.
     pub before: Option<Arc<Value>>,
@@ -49,7 +45,6 @@ pub struct Event {
 }
 
 impl Store {
-    /// The object at `path`.
     pub fn get(&self, path: &str) -> Option<&Value> {
         self.objects.get(path).map(|object| &**object)
     }
@@ -68,7 +63,6 @@ impl Store {
         found.map(|(path, object)| (path.clone(), Arc::clone(object))).collect()
     }
 
-    /// All objects by their paths.
     pub fn all(&self) -> &BTreeMap<String, Arc<Value>> {
         &self.objects
     }

@@ -99,7 +99,6 @@ impl Watch {
         lines.into_iter().map(|(type_, object)| self.line(event.version, type_, object)).collect()
     }
 
-    /// The object, if it is selected.
     fn selected<'event>(&self, object: Option<&'event Arc<Value>>) -> Option<&'event Value> {
         object.map(|object| &**object).filter(|object| self.selection.has(object))
     }

@@ -20,48 +20,31 @@ const FILE: &str = "file";
 
 /// Why files could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what there is")]
 pub enum TransferError {
-    /// A file cannot be read.
     #[error("read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// A file cannot be written.
     #[error("write {}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// The path is neither file, directory nor symbolic link.
     #[error("{} is not a file, directory or symbolic link: nothing else can be copied", path.display())]
-    Kind {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The stream itself cannot be read or written.
+    Kind { path: PathBuf },
     #[error("{operation} the stream of files")]
     Stream {
         /// The failed operation: `read` or `write`.
         operation: &'static str,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// An entry is outside the destination.
     #[error("refused {}: it is outside {}", entry.display(), destination.display())]
-    Outside {
-        /// The entry.
-        entry: PathBuf,
-        /// The destination.
-        destination: PathBuf,
-    },
+    Outside { entry: PathBuf, destination: PathBuf },
 }
 
 /// The amount of copied files.

@@ -1,7 +1,7 @@
 //! `cargo bench-flux brokers`: how long agents and their brokers take to the quorum, as processes of this machine, beside
 //! `flux start` with as many brokers.
 
-mod control_group;
+mod cost;
 mod names;
 mod network;
 mod pods;
@@ -10,15 +10,12 @@ mod setup;
 
 pub(super) use self::setup::Round;
 
-use self::control_group::ControlGroup;
 use self::round::Measured;
 use self::setup::{Contender, Setup};
 use crate::results::{Spread, table, write};
-use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum as _};
+use e2e::prelude::*;
 use e2e::product::binaries;
-use e2e::{programs, progress};
-use serde_json::json;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -87,20 +84,12 @@ impl Arguments {
     }
 
     /// One start, by a process in namespaces of its own, which end with it.
-    fn measure(&self, count: u16, contender: Contender, agent: &PathBuf) -> Result<Measured> {
-        let group = ControlGroup::new()?;
+    fn measure(&self, count: u16, contender: Contender, agent: &Path) -> Result<Measured> {
+        let round = Round { count, contender, agent: agent.to_owned(), setup: self.setup.clone() };
+        let round = serde_json::to_string(&round).context("describing a round")?;
         let own = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new("unshare");
-        command.args(UNSHARE).arg(own).arg("brokers-round").arg("--agent").arg(agent);
-        command.args(["--count", &count.to_string(), "--contender", &contender.name()]);
-        command.arg("--group").arg(group.path()).arg("--flux").arg(&self.setup.flux);
-        for (option, value) in [
-            ("--topology", self.setup.topology.clone()),
-            ("--delay", self.setup.delay.clone()),
-            ("--late", self.setup.late.map(|it| it.to_string())),
-        ] {
-            command.args(value.map(|value| [option.to_owned(), value]).into_iter().flatten());
-        }
+        command.args(UNSHARE).arg(own).args(["brokers-round", &round]);
         let output = programs::run(&mut command)?;
         serde_json::from_slice(&output.stdout).context("reading what a round has measured")
     }

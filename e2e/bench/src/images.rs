@@ -1,18 +1,15 @@
 //! Images that only measurements use: a whole operating system with the view, as one would write it by hand.
 
-use anyhow::{Context as _, Result, bail};
 use e2e::cache::remove_tree;
 use e2e::cluster::Cluster;
 use e2e::images::debian::Release;
 use e2e::images::image::Image;
 use e2e::images::layer::{Layer, Source};
+use e2e::prelude::*;
 use e2e::product::binaries::Binaries;
 use e2e::product::images::{agent, load_operating_system, mpi_program};
-use e2e::product::view::View;
-use e2e::progress;
 use fs_err::os::unix::fs::symlink;
 use fs_err::{self as fs, File};
-use std::path::Path;
 use walkdir::WalkDir;
 
 /// A Debian with the view at the place it was built for; it has `cp`.

@@ -25,7 +25,7 @@ enum Command {
     Brokers(brokers::Arguments),
     /// One start of `brokers`.
     #[command(hide = true)]
-    BrokersRound(brokers::Round),
+    BrokersRound { round: brokers::Round },
 }
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Command::Start(arguments) => arguments.run(),
         Command::Scale(arguments) => arguments.run(),
         Command::Brokers(arguments) => arguments.run(),
-        Command::BrokersRound(round) => round.run(),
+        Command::BrokersRound { round } => round.run(),
     };
     e2e::commands::exit_code(measured)
 }
@@ -49,6 +49,6 @@ mod tests {
         for line in &typed {
             Command::try_parse_from(line.split_whitespace()).unwrap();
         }
-        assert_eq!(typed.len(), 4, "{typed:?}");
+        assert_eq!(typed.len(), 5, "{typed:?}");
     }
 }

@@ -1,20 +1,24 @@
-//! The namespace of a measurement, and the watches of its objects.
+//! The namespace of a measurement, its objects and their watches.
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use e2e::trial::Trial;
+use crate::operator::Operator;
+use e2e::prelude::*;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::core::DynamicObject;
+use kube::api::PostParams;
+use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::runtime::wait::await_condition;
 use kube::runtime::watcher;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 /// A new namespace is complete long before this deadline.
 const DEADLINE: Duration = Duration::from_mins(5);
+/// How often an operator is checked while nothing happens.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits until the namespace has what each pod needs. Otherwise Kubernetes would delay the first pods.
 async fn ready(trial: &Trial) -> Result<()> {
@@ -79,4 +83,37 @@ fn watch_one(trial: &Trial, resource: ApiResource) -> BoxStream<'static, Result<
         Err(error) => Some(Err(anyhow!(error).context("watching what becomes of a run"))),
     };
     events.filter_map(move |event| std::future::ready(seen(event))).boxed()
+}
+
+/// Creates an object, which names its kind, and returns it as the API server has it.
+pub(super) async fn create(trial: &Trial, object: &DynamicObject) -> Result<DynamicObject> {
+    let types = object.types.as_ref().context("an object has no kind")?;
+    let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
+    let made = api.create(&PostParams::default(), object).await;
+    made.with_context(|| format!("creating {}", object.name_any()))
+}
+
+/// Watches until `wanted` holds for `count` objects. Fails when `operator` ends, and after half an hour.
+pub(super) async fn await_each(
+    news: &mut Observations,
+    operator: &mut Operator,
+    count: u32,
+    wanted: impl Fn(&DynamicObject) -> bool,
+) -> Result<()> {
+    const DEADLINE: Duration = Duration::from_mins(30);
+    let (begun, mut there) = (Instant::now(), BTreeSet::new());
+    while u32::try_from(there.len())? < count {
+        ensure!(begun.elapsed() < DEADLINE, "waiting for {count} objects: {} are so", there.len());
+        operator.check()?;
+        // Without news for a while the loop only checks the operator again.
+        let Ok(next) = tokio::time::timeout(PAUSE, news.next()).await else { continue };
+        let seen = next.context("the watch has ended")??.object;
+        if wanted(&seen) {
+            there.insert(seen.name_any());
+        }
+    }
+    Ok(())
 }

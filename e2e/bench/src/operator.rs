@@ -1,19 +1,18 @@
 //! The operators that are measured: this one, and those of others whose programs are at hand. Each runs as a process
 //! beside the API server, and the kernel accounts for it.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::environment::{Environment, MINICLUSTERS};
+use e2e::environment::MINICLUSTERS;
 use e2e::operator_process::{ARGUMENTS, OperatorProcess};
+use e2e::prelude::*;
 use e2e::product::install::{self, NAME, NAMESPACE};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use procfs::process::Process;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -13,16 +13,13 @@ use self::load::{Bench, Load};
 use self::queued::SERVICE_RANGE;
 use crate::operator::OperatorProgram;
 use crate::results::{self, cluster, write};
-use anyhow::{Context as _, Result};
 use clap::Args;
 use e2e::cluster::ClusterChoice;
-use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{DownAtEnd, Kubernetes, Nodes};
+use e2e::prelude::*;
 use e2e::product::binaries;
-use e2e::progress;
 use kube::Client;
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -14,16 +14,13 @@ use self::report::{Report, Setting};
 use self::run::{MeasuredCluster, Run};
 use crate::images;
 use crate::results::{cluster, write};
-use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum as _};
 use e2e::cluster::{Cluster, ClusterChoice};
-use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{DownAtEnd, Nodes};
+use e2e::prelude::*;
 use e2e::product::binaries::{self, Binaries};
 use e2e::product::install::Installation;
-use e2e::product::view::View;
-use e2e::progress;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -1,6 +1,5 @@
 //! The processor architectures that the project is built for.
 
-/// A processor architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Architecture {
     /// Its name in the kernel.
@@ -16,7 +15,6 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// All of them.
     pub const ALL: [Self; 2] = [
         Self {
             name: "x86_64",

@@ -131,7 +131,6 @@ fn describe(command: &Command) -> String {
     format!("`{}`", words.join(" "))
 }
 
-/// The last lines of a text.
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

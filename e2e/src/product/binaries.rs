@@ -19,7 +19,6 @@ const STATIC: &str = "tested";
 /// Where the built programs are: the operator is dynamic, the others are static.
 #[derive(Debug, Clone)]
 pub struct Binaries {
-    /// The operator.
     pub operator: PathBuf,
     pub(crate) agent: PathBuf,
     pub(crate) rest: PathBuf,

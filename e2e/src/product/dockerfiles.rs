@@ -75,7 +75,6 @@ impl Images {
         self.directory.join(architecture.image_name).join(program)
     }
 
-    /// Builds one image for one architecture, and checks it.
     fn build(
         &self,
         shipped: &Shipped,

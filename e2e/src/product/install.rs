@@ -17,9 +17,7 @@ pub const NAMESPACE: &str = "flux-operator-system";
 /// What differs from the files in `deploy/`: images that no registry has.
 #[derive(Debug, Clone)]
 pub struct Installation {
-    /// Image of the operator.
     pub operator_image: String,
-    /// Image that holds the agent.
     pub agent_image: String,
     /// View image where a MiniCluster names none.
     pub view_image: String,

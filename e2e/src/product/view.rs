@@ -74,12 +74,10 @@ impl View {
         *self != Self::StandIn
     }
 
-    /// Whether it has Fluxion.
     pub fn has_fluxion(&self) -> Result<bool> {
         self.has("sched-fluxion-qmanager.so")
     }
 
-    /// Whether it has flux-pmix.
     pub fn has_pmix(&self) -> Result<bool> {
         self.has("pmix.so")
     }

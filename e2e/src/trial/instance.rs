@@ -23,7 +23,6 @@ const AGENT: &str = "/mnt/flux/bin/flux-agent";
 #[derive(Clone, Copy)]
 pub struct Instance<'run> {
     trial: &'run Trial,
-    /// Its name.
     pub name: &'run str,
 }
 
@@ -325,7 +324,6 @@ impl Instance<'_> {
             .with_context(|| format!("{count} brokers of {name} are to be up, seen were {seen}"))
     }
 
-    /// The status that the agent of the pod reports.
     pub async fn agent_status(&self, index: u32) -> Result<Value> {
         let answer = self.exec(index, &[AGENT, "status", "--output", "json"]).await?;
         serde_json::from_str(&answer).with_context(|| format!("reading {answer}"))

@@ -31,7 +31,6 @@ pub async fn follow_lead(
     Ok(())
 }
 
-/// The log of a container.
 pub async fn container_log(trial: &Trial, pod: &Pod, container: &str) -> Result<String> {
     let parameters = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
     let pod = pod.name_any();

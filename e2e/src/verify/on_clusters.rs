@@ -142,7 +142,6 @@ fn left_out(report: &Report, all: bool) -> Vec<String> {
     left_out
 }
 
-/// The tests of a program that need a cluster, on this one.
 fn ignored_tests(program: &str, target: &ClusterChoice) -> Result<Command> {
     let mut command = cargo(&["test", "--test", program, "--", "--ignored"])?;
     command.arg(format!("--test-threads={TRIALS_AT_ONCE}"));

@@ -43,7 +43,6 @@ enum End {
 }
 
 impl Outcome {
-    /// Its line in the summary.
     fn line(&self) -> String {
         let Self { check, seconds, end } = self;
         match end {
@@ -59,7 +58,6 @@ impl Report {
         Self { passed, begun: Instant::now(), outcomes: Mutex::default() }
     }
 
-    /// Runs a check.
     pub(super) fn check(&self, name: &str, work: impl FnOnce() -> Result<()>) {
         // No check begins while an interruption ends the clusters.
         interruption::await_end();

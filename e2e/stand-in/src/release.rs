@@ -44,12 +44,10 @@ const FEATURES: [(Feature, [u32; 2], &str); 11] = [
     (Feature::Mincrit, [0, 75], "src/broker/topology.c:55"),
 ];
 
-/// The release, as `0.88.0`.
 pub(crate) fn release() -> &'static str {
     black_box(RELEASE).trim_matches('\0')
 }
 
-/// Whether this release has the feature.
 pub(crate) fn has(feature: Feature) -> bool {
     let numbers = release().split('.').map(|number| number.parse().unwrap_or_default());
     let own: Vec<u32> = numbers.collect();

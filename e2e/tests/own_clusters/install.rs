@@ -35,7 +35,6 @@ const TEAM: &str = "team";
 /// A namespace in which other operators serve MiniClusters.
 const USERS: &str = "users";
 
-/// What installs the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Kustomization,

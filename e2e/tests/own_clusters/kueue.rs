@@ -8,7 +8,6 @@ const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/que
 /// How much of a quota a pod needs.
 const SHARE: &str = "resources: {requests: {cpu: 100m}}";
 
-/// Makes the queues of a namespace.
 async fn make_queues(trial: &Trial) -> Result<()> {
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", QUEUE];
     // Kueue makes the certificate of its webhooks itself, and the API server gets it a moment later. An earlier case may
@@ -48,7 +47,6 @@ async fn uids(trial: &Trial, name: &str) -> Result<BTreeSet<Option<String>>> {
     Ok(trial.pods(name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
 }
 
-/// Waits until a MiniCluster waits in this queue.
 async fn waits_in(run: &Instance<'_>, queue: &str) -> Result<()> {
     let condition =
         run.await_condition("Suspended", &format!("waits in the queue {queue}; ")).await?;

@@ -65,7 +65,6 @@ const SECOND: &str = "node-2";
 /// A taint by which an administrator declares that a node is out of service.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
-/// Options of a cluster of two nodes, the second with this container runtime.
 fn two_nodes(purpose: &str, second: ContainerRuntime) -> Options {
     Options { nodes: Nodes::Real(vec![second]), ..options(purpose, Network::default()) }
 }
@@ -92,7 +91,6 @@ fn case(
     progress::step(purpose, || environment.trial(purpose, case))
 }
 
-/// How many pods of a MiniCluster have a node.
 async fn placed(trial: &Trial, name: &str) -> Result<usize> {
     let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())

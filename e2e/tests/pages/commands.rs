@@ -10,7 +10,6 @@ use std::path::Path;
 /// Words of a shell that separate one command from the next, or from a file.
 const OPERATORS: [&str; 5] = ["&&", "||", "|", ";", ">"];
 
-/// A program of this project with its arguments.
 #[derive(Debug)]
 struct Call {
     program: &'static str,

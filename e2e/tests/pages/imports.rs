@@ -13,7 +13,6 @@ const DISPATCH: [&str; 1] = ["cli"];
 /// The path of a module, or of a name in a module, from the root of the crate.
 type ModulePath = Vec<String>;
 
-/// What one file imports and exports.
 #[derive(Default)]
 struct File {
     module: ModulePath,

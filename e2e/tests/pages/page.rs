@@ -20,7 +20,6 @@ pub(crate) struct Block {
     pub(crate) text: String,
 }
 
-/// Every page, in order of their paths.
 pub(crate) fn pages() -> Vec<Page> {
     let repository = repository();
     let top = WalkDir::new(&repository).max_depth(1);
@@ -56,7 +55,6 @@ impl Page {
         links.collect()
     }
 
-    /// The code within lines.
     pub(crate) fn code(&self) -> Vec<String> {
         let code = self.events().filter_map(|event| {
             if let Event::Code(text) = event { Some(text.into_string()) } else { None }

@@ -48,7 +48,6 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The verb in the error message, and the reason in conditions.
     const fn message_and_reason(self) -> (&'static str, Reason) {
         match self {
             Self::Read => ("read", Reason::ReadFailed),

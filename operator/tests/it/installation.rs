@@ -184,7 +184,6 @@ fn listed(page: &str) -> BTreeSet<Right> {
     rows.collect()
 }
 
-/// The rights in the installed roles, of the operator and of users.
 fn given() -> BTreeSet<Right> {
     let rules = objects(EVERYWHERE).into_iter().filter_map(|object| {
         serde_json::from_value::<Vec<PolicyRule>>(object["rules"].clone()).ok()

@@ -18,7 +18,6 @@ fn candidate(server: &Server, identity: &str) -> Candidate {
     Candidate::new(server.client(), "work", "flux-operator", identity.to_owned())
 }
 
-/// A candidate that has the Lease.
 async fn holding() -> (Server, Candidate) {
     let server = role::server();
     let mut one = candidate(&server, "one");

@@ -4,7 +4,6 @@ use crate::support::world::{CLUSTER, JOB, World, create};
 use kube::runtime::controller::Action;
 use serde_json::json;
 
-/// The namespace of all objects.
 const NAMESPACE: &str = "/api/v1/namespaces/work";
 
 fn delete(path: &str) -> String {

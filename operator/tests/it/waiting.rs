@@ -76,7 +76,6 @@ impl Crowd {
         }
     }
 
-    /// Gives each pod the status that `status` has for its index.
     fn set_pods(&self, status: impl Fn(u64) -> Value) {
         self.server.with(|memory| {
             for (path, pod) in memory.store.select(PODS, is_broker) {
@@ -121,7 +120,6 @@ impl Crowd {
 struct Requests(Vec<String>);
 
 impl Requests {
-    /// The most in one second.
     fn most(&self) -> usize {
         let mut seconds = BTreeMap::new();
         for line in &self.0 {

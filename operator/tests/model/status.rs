@@ -61,7 +61,6 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
         .then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
 }
 
-/// The faults in the status of a MiniCluster that has `job`.
 fn of_job(store: &Store, status: &MiniClusterStatus, job: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |name: &str, said: String, expected: String| {

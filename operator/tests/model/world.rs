@@ -8,12 +8,13 @@ use flux_operator::metrics::Metrics;
 use flux_testkit::agent::End;
 use flux_testkit::clock::Clock;
 use flux_testkit::collector::collect;
-use flux_testkit::conditions::condition;
 use flux_testkit::field_path::set;
 use flux_testkit::kubelet::Kubelet;
 use flux_testkit::kubernetes::Kubernetes;
 use flux_testkit::nodes::pods_on;
-use flux_testkit::objects::{index_of, is_broker, is_finished, is_over, is_ready, is_suspended};
+use flux_testkit::objects::{
+    condition, index_of, is_broker, is_finished, is_over, is_ready, is_suspended,
+};
 use flux_testkit::queue;
 use flux_testkit::server::Server;
 use flux_testkit::store::Store;
@@ -207,7 +208,6 @@ impl World {
         });
     }
 
-    /// The newest pod of the Job with this index.
     fn pod(&self, index: u64) -> Option<(String, Arc<Value>)> {
         self.store(|store| store.select(PODS, |pod| is_broker(pod) && index_of(pod) == index).pop())
     }

@@ -11,7 +11,6 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page.html");
 const FORBIDDEN: &str =
     "http:// https:// innerHTML outerHTML insertAdjacentHTML document.write eval( style=\"";
 
-/// What `page` has between `start` and `end`.
 fn between<'page>(page: &'page str, start: &str, end: &str) -> &'page str {
     let (_, rest) = page.split_once(start).unwrap();
     rest.split_once(end).unwrap().0

@@ -32,7 +32,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// then says by another that it has cleaned up; a worker's ends. `$POD` is the directory of the test.
 const FLUX: &str = include_str!("flux.sh");
 
-/// A temporary pod.
 pub struct Pod {
     directory: TempDir,
     pub hostname: String,
@@ -149,7 +148,6 @@ impl Pod {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Permission bits.
     pub fn mode(&self, path: impl AsRef<Path>) -> u32 {
         fs::metadata(self.at(path)).unwrap().permissions().mode() & 0o7777
     }
@@ -195,7 +193,6 @@ impl Pod {
         fs::rename(self.at(new), self.at(path)).unwrap();
     }
 
-    /// The agent with `arguments`, in this pod.
     pub fn agent(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.layout().agent());
         command
@@ -279,7 +276,6 @@ impl Pod {
         });
     }
 
-    /// Subcommand `name` for this pod.
     pub fn for_this_pod(&self, name: &str) -> Command {
         let root = self.directory.path().display().to_string();
         self.agent(&[name, "--root", &root, "--hostname", &self.hostname])
@@ -342,7 +338,6 @@ impl Pod {
         Ended::of(&mut self.prepared(config))
     }
 
-    /// The same in the background.
     pub fn start(&self, config: &AgentConfig) -> Background {
         Background::start(self.prepared(config))
     }
@@ -358,18 +353,15 @@ impl Pod {
         TerminationMessage::from_json(&text).unwrap_or_else(|| panic!("no message: {text}"))
     }
 
-    /// The error in that.
     pub fn last_error(&self) -> String {
         self.message().last_error.unwrap()
     }
 
-    /// Checks that it has `text` in it.
     pub fn error_says(&self, text: &str) {
         let error = self.last_error();
         assert!(error.contains(text), "{text:?}: {error}");
     }
 
-    /// Waits until `path` is there, and reads it.
     pub fn await_file(&self, path: &str) -> String {
         let file = self.at(path);
         await_that(&format!("{path} appears"), || file.exists());
@@ -389,7 +381,6 @@ impl Background {
         kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
     }
 
-    /// Waits for the end.
     pub fn end(mut self) -> Ended {
         await_that("the run ends", || self.0.try_wait().unwrap().is_some());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -424,7 +415,6 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// Runs `command` from start to end.
     pub fn of(command: &mut Command) -> Self {
         command.output().unwrap().into()
     }
@@ -439,7 +429,6 @@ impl Ended {
         self
     }
 
-    /// Checks that its log has `text` in it.
     pub fn with_log(self, text: &str) -> Self {
         assert!(self.log.contains(text), "{text:?}: {}", self.log);
         self
@@ -464,7 +453,6 @@ pub fn sidecar(command: &str) -> SidecarConfig {
     }
 }
 
-/// Waits until `condition` holds.
 pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {

@@ -54,12 +54,10 @@ pub struct FirstProcess {
 }
 
 impl FirstProcess {
-    /// A run with `config` as [`first_process`] makes it.
     pub fn run(pod: &Pod, config: &AgentConfig) -> Option<Self> {
         Self::start(pod, &pod.prepared(config))
     }
 
-    /// Starts `run` as [`first_process`] makes it.
     pub fn start(pod: &Pod, run: &Command) -> Option<Self> {
         Some(Self { unshare: Background::start(first_process(pod, run)?) })
     }
@@ -77,12 +75,10 @@ impl FirstProcess {
         Pid::from_raw(pid.unwrap())
     }
 
-    /// Sends it `signal`.
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// Waits for its end.
     pub fn end(self) -> Ended {
         self.unshare.end()
     }

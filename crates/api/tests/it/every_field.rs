@@ -63,7 +63,6 @@ fn base() -> Value {
     serde_json::to_value(hello(&spec)).unwrap()["spec"].clone()
 }
 
-/// A value for a field with this schema that is not `now`.
 fn sample(schema: &Value, now: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().rev().find(|value| *value != now).unwrap().clone();
@@ -127,7 +126,6 @@ fn objects(cluster: &Cluster) -> Vec<Value> {
     objects.into_iter().chain(secret).collect()
 }
 
-/// The effect of one field.
 #[derive(Debug, PartialEq, Eq)]
 enum Effect {
     /// Other objects.

@@ -39,7 +39,6 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A value that is in `values` twice.
 fn twice<'all>(values: impl Iterator<Item = &'all Value>) -> Option<String> {
     let mut seen = BTreeSet::new();
     values.map(ToString::to_string).find(|value| !seen.insert(value.clone()))

@@ -15,7 +15,6 @@ pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
     validate(object, &defaults()).unwrap()
 }
 
-/// The faults of `object` as texts.
 pub(crate) fn faults(object: &MiniCluster) -> Vec<String> {
     let violations = validate(object, &defaults()).err();
     violations.iter().flat_map(|violations| &violations.0).map(ToString::to_string).collect()

@@ -1,8 +1,7 @@
 //! The service job-info: the eventlogs of jobs (flux-core, `src/modules/job-info`).
 
 use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, field, within};
-use crate::eventlog::{self, Event};
-use crate::output::OutputEvent;
+use crate::eventlog::{self, Event, OutputEvent};
 use nix::errno::Errno;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -3,8 +3,7 @@
 
 use crate::client::socket::{BrokerSocket, SocketError};
 use crate::idset::{ids_of, idset};
-use crate::rank::RankStatus;
-use crate::resource_set::{ResourceSet, Resources};
+use crate::resource_set::{RankStatus, ResourceSet, Resources};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

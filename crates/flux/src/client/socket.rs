@@ -34,51 +34,31 @@ const UNEXPECTED: &str = "its payload is not what was asked for";
 
 /// Why a broker has not answered a request.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what there is")]
 pub enum SocketError {
     /// The socket does not exist, or no process accepts connections at it.
     #[error("connect to the broker's socket")]
     Connect(#[source] io::Error),
-    /// The connection has ended.
     #[error("talk to the broker")]
     Exchange(#[source] io::Error),
-    /// The broker does not accept this user.
     #[error("the broker refused the connection with errno {errno}")]
-    Refused {
-        /// The number that the broker sent.
-        errno: u8,
-    },
+    Refused { errno: u8 },
     /// There is no such service, or the service failed.
     #[error("the broker answered {topic} with errno {errno} ({text})")]
     Failed {
-        /// The service.
         topic: String,
-        /// The error number of the answer.
         errno: u32,
         /// The text of the answer, or that of the number.
         text: String,
     },
-    /// No answer came within the limit.
     #[error("the lead broker has not answered {topic}")]
-    Silent {
-        /// The service.
-        topic: String,
-    },
-    /// The answer is longer than four MiB.
+    Silent { topic: String },
     #[error(
         "the broker's answer to {topic} has {length} bytes, and is read up to {LARGEST_MESSAGE}"
     )]
-    TooLong {
-        /// The service.
-        topic: String,
-        /// Bytes of the answer.
-        length: u32,
-    },
-    /// The answer is not a valid message (RFC 3).
+    TooLong { topic: String, length: u32 },
     #[error("the broker's answer is not a Flux message: {what}")]
-    Malformed {
-        /// The problem.
-        what: &'static str,
-    },
+    Malformed { what: &'static str },
 }
 
 impl SocketError {

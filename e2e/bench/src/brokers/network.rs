@@ -13,7 +13,6 @@ pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// A second address of the lead, as that of its Service.
 pub(super) const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
-/// The address of the pod with this index.
 pub(super) fn address(index: u16) -> Ipv4Addr {
     let [high, low] = index.to_be_bytes();
     Ipv4Addr::new(10, 64, high, low)
@@ -25,7 +24,6 @@ fn link_address(end: u8, index: u16) -> String {
     format!("02:00:00:{end:02x}:{high:02x}:{low:02x}")
 }
 
-/// All addresses of the pod with this index.
 fn addresses(index: u16) -> impl Iterator<Item = Ipv4Addr> {
     [address(index)].into_iter().chain((index == 0).then_some(SERVICE))
 }

@@ -1,6 +1,6 @@
 # A pod in its namespaces: its network, host name and files. Its agent begins when the gate opens.
 set -e
-index=$1 gate=$2 group=$3 flux=$4 agent=$5
+index=$1 gate=$2 flux=$3 agent=$4
 root=/run/pods/$index
 ip -batch "$root/network"
 echo "bench-$index" > /proc/sys/kernel/hostname
@@ -14,7 +14,6 @@ done
 mknod -m 666 "$root/dev/null" c 1 3
 mknod -m 666 "$root/dev/random" c 1 8
 mknod -m 666 "$root/dev/urandom" c 1 9
-echo $$ > "$group/cgroup.procs"
 : > "/run/ready/$index"
 : < "/run/$gate"
 exec chroot "$root" "$agent" run

@@ -2,9 +2,9 @@
 
 use super::network::{SERVICE, of_pod};
 use super::setup::{COMMAND, Round};
-use anyhow::{Context as _, Result};
+use e2e::prelude::*;
 use flux_api::cluster::validate::{Defaults, validate};
-use flux_api::crd::{self, Container, MiniCluster, MiniClusterSpec};
+use flux_api::crd::{self, Container, MiniClusterSpec};
 use flux_api::objects::agent_config;
 use flux_contract::{
     AGENT_CONFIG_PATH, AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, Install, Layout, PRIVATE_MOUNT,
@@ -12,7 +12,7 @@ use flux_contract::{
 };
 use flux_protocol::CurveCertificate;
 use fs_err::{self as fs, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Makes the namespaces of a pod, whose root is a directory of [`PODS`], and starts its agent.
@@ -60,7 +60,7 @@ pub(super) fn start(round: &Round) -> Result<Vec<Child>> {
         command.arg(format!("--net=/run/netns/pod{index}"));
         command.args(["unshare", "--mount", "--uts", "sh", "/run/pod.sh", &index.to_string()]);
         command.arg(GATES[usize::from(index == 0)]);
-        command.args([&round.group, &round.setup.flux, &agent]);
+        command.args([&round.setup.flux, &agent]);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.spawn().context("starting a pod")
     };

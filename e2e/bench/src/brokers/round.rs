@@ -1,21 +1,19 @@
 //! `cargo bench-flux brokers-round`: one start, as the first process of namespaces that end with it.
 
-use super::control_group::{memory_and_descriptors, work};
-use super::network::GATEWAY;
-use super::pods::GATES;
+use super::cost::{memory, work};
+use super::names;
+use super::network::{self, GATEWAY};
+use super::pods::{self, GATES};
 use super::setup::{COMMAND, Contender, Round};
-use super::{names, network, pods};
-use anyhow::{Context as _, Result, bail, ensure};
-use e2e::{programs, progress};
+use e2e::prelude::*;
 use fs_err::{self as fs, File, OpenOptions};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How long the pods may take to be made, and then to the quorum.
 const PATIENCE: Duration = Duration::from_mins(14);
@@ -24,8 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(5);
 const FILES: &str = "mount -t tmpfs -o mode=755,size=90% files /run && echo nameserver $0 > /run/resolv.conf && \
      echo 127.0.0.1 localhost $(uname -n) > /run/hosts && mount --bind /run/resolv.conf /etc/resolv.conf && \
      mount --bind /run/hosts /etc/hosts";
-/// Starts `flux` in the group `$0` when its gate opens.
-const FLUX_START: &str = "echo $$ > \"$0/cgroup.procs\"; : < /run/lead; exec \"$@\"";
+/// Starts `flux` when its gate opens.
+const FLUX_START: &str = ": < /run/lead; exec \"$0\" \"$@\"";
 
 /// What one start has cost.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,11 +35,8 @@ pub(super) struct Measured {
     quorum_seconds: f64,
     processor_seconds: f64,
     memory_mib: f64,
-    most_descriptors: usize,
     /// Connections that the lead has accepted, for each worker.
     connections_each: Option<f64>,
-    /// Those that were refused because it did not listen yet.
-    refused_each: Option<f64>,
     name_queries_each: Option<f64>,
     /// With `--late`: connections that were refused in each second before the lead's start.
     attempts: Vec<f64>,
@@ -50,13 +45,11 @@ pub(super) struct Measured {
 type Column = (&'static str, fn(&Measured) -> Option<f64>);
 
 impl Measured {
-    pub(super) const COLUMNS: [Column; 9] = [
+    pub(super) const COLUMNS: [Column; 7] = [
         ("s to the quorum", |it| Some(it.quorum_seconds)),
         ("s of processors", |it| Some(it.processor_seconds)),
         ("MiB", |it| Some(it.memory_mib)),
-        ("descriptors of the lead", |it| Some(count(it.most_descriptors))),
         ("connections a worker", |it| it.connections_each),
-        ("refused a worker", |it| it.refused_each),
         ("DNS queries a worker", |it| it.name_queries_each),
         ("attempts in the worst second", |it| it.attempts.iter().copied().reduce(f64::max)),
         ("attempts a second from 5 s on", |it| {
@@ -93,7 +86,7 @@ impl Round {
         let ready = || Ok(fs::read_dir("/run/ready")?.count() == usize::from(self.count));
         await_that(&mut pods[0], ready)?;
         let lead = pods[0].id();
-        let (before, mut began) = (work(&self.group)?, Instant::now());
+        let (before, mut began) = (work()?, Instant::now());
         let _workers = open(GATES[0])?;
         let mut attempts = Vec::new();
         for _ in 0..self.setup.late.unwrap_or_default() {
@@ -108,8 +101,7 @@ impl Round {
         let _lead = open(GATES[1])?;
         let mut measured = self.at_quorum("/run/pods/0/run/quorum", &mut pods[0], began, before)?;
         let workers = f64::from(self.count - 1);
-        let [accepted, refused] = connections(lead)?.map(|it| Some(f64::from(it) / workers));
-        (measured.connections_each, measured.refused_each) = (accepted, refused);
+        measured.connections_each = Some(f64::from(connections(lead)?[0]) / workers);
         measured.name_queries_each = Some(f64::from(asked.load(Ordering::Relaxed)) / workers);
         Ok(Measured { attempts, ..measured })
     }
@@ -117,7 +109,7 @@ impl Round {
     fn flux_start(&self) -> Result<Measured> {
         programs::run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
         let mut command = Command::new("sh");
-        command.args(["-c", FLUX_START]).arg(&self.group).arg(self.setup.flux.join("bin/flux"));
+        command.args(["-c", FLUX_START]).arg(self.setup.flux.join("bin/flux"));
         command.args(["start", &format!("--test-size={}", self.count)]);
         let topology = self.setup.topology.iter();
         command.args(topology.map(|topology| format!("-Stbon.topo={topology}")));
@@ -126,7 +118,7 @@ impl Round {
         command.args(["sh", "-c", COMMAND]).env("TMPDIR", "/run");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut flux = command.spawn().context("starting flux start")?;
-        let (before, began) = (work(&self.group)?, Instant::now());
+        let (before, began) = (work()?, Instant::now());
         let _gate = open(GATES[1])?;
         self.at_quorum("/run/quorum", &mut flux, began, before)
     }
@@ -141,17 +133,14 @@ impl Round {
     ) -> Result<Measured> {
         await_that(lead, || Ok(fs::exists(quorum)?))?;
         let quorum_seconds = began.elapsed().as_secs_f64();
-        let processor_seconds = work(&self.group)? - before;
-        let (memory_mib, most_descriptors) = memory_and_descriptors(&self.group)?;
+        let processor_seconds = work()? - before;
         Ok(Measured {
             count: self.count,
             contender: self.contender,
             quorum_seconds,
             processor_seconds,
-            memory_mib,
-            most_descriptors,
+            memory_mib: memory()?,
             connections_each: None,
-            refused_each: None,
             name_queries_each: None,
             attempts: Vec::new(),
         })

@@ -1,13 +1,15 @@
-//! What is measured: the arguments of a round.
+//! What a round measures.
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// What an instance runs once all its brokers are there.
 pub(super) const COMMAND: &str = "touch /run/quorum; exec sleep infinity";
+
 /// What all rounds have in common.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub(super) struct Setup {
     /// The directory `view` that a real Flux was built for and is installed in.
     #[arg(long, value_name = "DIRECTORY", default_value = "/mnt/flux/view")]
@@ -44,19 +46,20 @@ fn seconds(text: &str) -> Result<u32, std::num::ParseIntError> {
     text.strip_suffix('s').unwrap_or(text).parse()
 }
 
-/// Arguments of one start.
-#[derive(Debug, Args)]
+/// One start, which a process of its own reads from its command line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Round {
-    #[arg(long)]
     pub(super) count: u16,
-    #[arg(long, value_enum)]
     pub(super) contender: Contender,
     /// The program of an agent.
-    #[arg(long)]
     pub(super) agent: PathBuf,
-    /// The control group of what is measured.
-    #[arg(long)]
-    pub(super) group: PathBuf,
-    #[command(flatten)]
     pub(super) setup: Setup,
+}
+
+impl FromStr for Round {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text)
+    }
 }

@@ -3,29 +3,19 @@
 use super::load::{Bench, objects};
 use super::measure::AT_ONCE;
 use crate::namespace;
-use anyhow::{Context as _, Result, ensure};
-use e2e::progress;
-use e2e::trial::Trial;
+use e2e::prelude::*;
 use flux_api::cluster::validate::Defaults;
-use flux_api::crd::{Install, MiniCluster};
+use flux_api::crd::Install;
 use flux_api::images::{AGENT_IMAGE, VIEW_IMAGE};
 use flux_api::objects::Images;
 use flux_api::render;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt as _};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::fmt::Debug;
-use std::time::{Duration, Instant};
+use kube::{Api, Client};
 
-const DEADLINE: Duration = Duration::from_mins(30);
 /// The Job controller ignores a Job with another manager.
 const MANAGER: &str = "flux-framework.org/bench";
 
@@ -44,53 +34,34 @@ pub(super) async fn make(client: &Client, bench: Bench<'_>, count: u32) -> Resul
         .await?;
     progress::log("an operator reports their ends");
     let mut operator = bench.program.start(bench.environment)?;
-    let (begun, mut complete) = (Instant::now(), BTreeSet::new());
-    while u32::try_from(complete.len())? < count {
-        ensure!(begun.elapsed() < DEADLINE, "{} of {count} are reported", complete.len());
-        operator.check()?;
-        let next = tokio::time::timeout(Duration::from_secs(1), news.next()).await;
-        let Ok(next) = next else { continue };
-        let seen = next.context("the watch has ended")??.object;
-        if seen.data["status"]["state"] == "Complete" {
-            complete.insert(seen.name_any());
-        }
-    }
+    let is_complete = |seen: &DynamicObject| seen.data["status"]["state"] == "Complete";
+    namespace::await_each(&mut news, &mut operator, count, is_complete).await?;
     operator.rest().await.map(drop)
 }
 
 async fn make_one(trial: &Trial, object: DynamicObject) -> Result<()> {
-    let name = object.name_any();
-    let made = create::<MiniCluster>(trial, &json!(object)).await?;
+    let made = namespace::create(trial, &object).await?;
+    let made: MiniCluster = made.try_parse().context("reading a MiniCluster")?;
     let defaults = Defaults::new(VIEW_IMAGE.to_owned(), None, Install::Copy);
     let cluster = render::cluster(&made, &defaults)?;
     let images =
         Images { agent: AGENT_IMAGE.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() };
     for mut object in render::render(&cluster, &images)? {
-        match object["kind"].as_str() {
-            Some("Service") if object["spec"]["clusterIP"] == "None" => {
-                create::<Service>(trial, &object).await.map(drop)?;
-            }
-            Some("ConfigMap") => create::<ConfigMap>(trial, &object).await.map(drop)?,
-            Some("Job") => {
-                object["spec"]["managedBy"] = json!(MANAGER);
-                create::<Job>(trial, &object).await?;
-                end(trial, &name).await?;
-            }
-            _ => {}
+        let is_job = object["kind"] == "Job";
+        let is_left =
+            object["kind"] == "ConfigMap" || is_job || object["spec"]["clusterIP"] == "None";
+        if is_job {
+            object["spec"]["managedBy"] = json!(MANAGER);
+        }
+        if is_left {
+            let object = serde_json::from_value(object).context("reading an object")?;
+            namespace::create(trial, &object).await?;
+        }
+        if is_job {
+            end(trial, &made.name_any()).await?;
         }
     }
     Ok(())
-}
-
-async fn create<K>(trial: &Trial, object: &Value) -> Result<K>
-where
-    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-    K: Clone + Debug + Serialize + DeserializeOwned,
-{
-    let mut object: K = serde_json::from_value(object.clone()).context("reading an object")?;
-    object.meta_mut().namespace = None;
-    let api: Api<K> = trial.api();
-    api.create(&PostParams::default(), &object).await.context("making an object")
 }
 
 /// Writes the status of a Job that is complete.

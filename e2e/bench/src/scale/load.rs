@@ -1,17 +1,14 @@
 //! The objects of a measurement: MiniClusters that differ in their names only, and the nodes that kwok simulates.
 
 use crate::operator::OperatorProgram;
-use anyhow::{Context as _, Result};
-use e2e::environment::Environment;
 use e2e::kubernetes::KubernetesVersion;
-use flux_api::crd::MiniCluster;
+use e2e::prelude::*;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 /// What every measurement works with.
 #[derive(Clone, Copy)]

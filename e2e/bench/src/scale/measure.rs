@@ -1,30 +1,23 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
 use super::load::{Bench, HOLD, Load};
-use crate::namespace::{self, Observations, Observed};
+use crate::namespace::{self, Observations, Observed, PAUSE};
 use crate::operator::{Memory, Operator};
-use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Audit, Request};
-use e2e::environment::Environment;
-use e2e::progress;
-use e2e::trial::Trial;
-use flux_api::crd::MiniCluster;
+use e2e::prelude::*;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::PostParams;
+use kube::Client;
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Requests of this program under way at the same time.
 pub(super) const AT_ONCE: usize = 32;
 const DEADLINE: Duration = Duration::from_mins(40);
-/// How often the operator is checked while nothing happens.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The result of one measurement. Seconds are those since the first MiniCluster was created.
 #[derive(Debug, Serialize)]
@@ -138,18 +131,11 @@ impl Jobs {
 }
 
 pub(super) async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
-    let resource = ApiResource::erase::<MiniCluster>(&());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
-    stream::iter(objects)
-        .map(|object| {
-            let api = api.clone();
-            async move { api.create(&PostParams::default(), &object).await.map(drop) }
-        })
+    stream::iter(&objects)
+        .map(|object| namespace::create(trial, object))
         .buffer_unordered(AT_ONCE)
-        .try_collect::<()>()
+        .try_for_each(async |_| Ok(()))
         .await
-        .context("creating MiniClusters")
 }
 
 /// Records the Jobs until all are complete. Lets the lead of a large MiniCluster end once all pods are ready, as a quorum
@@ -165,7 +151,6 @@ async fn observe(
     while !jobs.all_complete() {
         operator.check()?;
         ensure!(jobs.begun.elapsed() < DEADLINE, "it does not end: {}", jobs.describe());
-        // Without news for a while the loop only checks the operator again.
         let Ok(next) = tokio::time::timeout(PAUSE, news.next()).await else { continue };
         let job = next.context("the watch has ended")??;
         jobs.note(&job);

@@ -3,20 +3,13 @@
 use super::load::{Bench, objects};
 use super::measure::create;
 use crate::namespace;
-use anyhow::{Context as _, Result, ensure};
-use e2e::progress;
-use e2e::trial::Trial;
-use futures::StreamExt as _;
+use e2e::prelude::*;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::ListParams;
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt as _};
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
-
-const DEADLINE: Duration = Duration::from_mins(30);
+use kube::{Api, Client};
+use std::time::Instant;
 
 /// A /20, as some providers have it, for 4,096 Services.
 pub(super) const SERVICE_RANGE: &str = "10.96.0.0/20";
@@ -32,18 +25,11 @@ pub(super) async fn measure(client: &Client, bench: Bench<'_>, count: u32) -> Re
         "size": 1, "suspend": true,
         "containers": [{"image": "ubuntu:24.04", "command": "echo hello world"}],
     });
-    let (begun, mut there) = (Instant::now(), BTreeSet::new());
-    let seen = async {
-        while u32::try_from(there.len())? < count {
-            ensure!(begun.elapsed() < DEADLINE, "{} of {count} Jobs are there", there.len());
-            operator.check()?;
-            let next = tokio::time::timeout(Duration::from_secs(1), news.next()).await;
-            let Ok(next) = next else { continue };
-            there.insert(next.context("the watch has ended")??.object.name_any());
-        }
-        Ok(())
-    };
-    tokio::try_join!(create(&trial, objects("queued", count, &spec)), seen)?;
+    let begun = Instant::now();
+    tokio::try_join!(
+        create(&trial, objects("queued", count, &spec)),
+        namespace::await_each(&mut news, &mut operator, count, |_| true),
+    )?;
     let jobs = begun.elapsed();
     let all: Api<Service> = Api::all(client.clone());
     let services = all.list(&ListParams::default()).await.context("listing the Services")?;

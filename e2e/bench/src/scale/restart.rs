@@ -2,13 +2,10 @@
 
 use super::load::Bench;
 use super::measure::count;
-use anyhow::{Context as _, Result};
 use e2e::audit::Audit;
-use e2e::progress;
-use flux_api::crd::MiniCluster;
+use e2e::prelude::*;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use serde_json::{Value, json};
 use std::time::Instant;
 
 /// How often it may be watched for having nothing to do.

@@ -1,10 +1,8 @@
 //! When the tasks of containers began and ended, as containerd reports it: to the millisecond, where a pod's
 //! status has whole seconds and comes late.
 
-use anyhow::{Context as _, Result};
-use e2e::environment::Environment;
+use e2e::prelude::*;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
 use std::fs;
 use std::process::{Child, Stdio};
 use tempfile::NamedTempFile;

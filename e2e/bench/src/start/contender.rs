@@ -2,15 +2,13 @@
 
 use super::recording::{JOB_COMPLETE, MINICLUSTER_COMPLETE, MPI_JOB_SUCCEEDED};
 use crate::images::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTEM_WITH_VIEW};
-use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use e2e::prelude::*;
 use e2e::product::OPERATING_SYSTEM;
-use flux_api::crd::MiniCluster;
 use flux_protocol::CurveCertificate;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 const NAME: &str = "bench";
 

@@ -4,14 +4,13 @@ use super::contender::Contender;
 use super::run::MeasuredCluster;
 use crate::images;
 use crate::operator::{Operator, OperatorProgram};
-use anyhow::Result;
 use clap::Args;
 use e2e::cluster::ClusterChoice;
-use e2e::environment::{Environment, MINICLUSTERS};
+use e2e::environment::MINICLUSTERS;
 use e2e::kubernetes::Options;
+use e2e::prelude::*;
 use e2e::product::binaries::Binaries;
-use e2e::product::view::View;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of the Go operator beside another one.
 const GO_ARGUMENTS: [&str; 2] =

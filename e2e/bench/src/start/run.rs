@@ -4,21 +4,14 @@ use super::containerd::Containerd;
 use super::contender::{Contender, RunSpec};
 use super::recording::{END_IN_STATUS, POD_ENDED, Recording};
 use crate::namespace;
-use anyhow::{Context as _, Result, ensure};
-use e2e::environment::Environment;
-use e2e::trial::Trial;
+use e2e::prelude::*;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use kube::{Api, ResourceExt as _};
 use procfs::{CpuTime, CurrentSI as _, KernelStats};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// A run that takes longer has failed.
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -122,12 +115,7 @@ fn work(times: &CpuTime) -> Duration {
 
 async fn create_all(trial: &Trial, wanted: RunSpec<'_>) -> Result<()> {
     for object in wanted.objects()? {
-        let types = object.types.as_ref().context("an object has no kind")?;
-        let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;
-        let resource = ApiResource::from_gvk(&kind);
-        let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
-        let made = api.create(&PostParams::default(), &object).await;
-        made.with_context(|| format!("creating {}", object.name_any()))?;
+        namespace::create(trial, &object).await?;
     }
     Ok(())
 }

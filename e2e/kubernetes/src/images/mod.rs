@@ -6,4 +6,3 @@
 pub mod debian;
 pub mod image;
 pub mod layer;
-pub mod libraries;

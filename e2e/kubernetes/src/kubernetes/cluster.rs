@@ -1,8 +1,8 @@
 //! A cluster that runs: the way into it, and the images of its nodes.
 
-use super::built::Built;
 use super::layout::{Layout, NodeLayout};
 use super::namespaces::Namespaces;
+use super::recipes::Built;
 use crate::images::image::{Image, full_name};
 use crate::programs;
 use anyhow::{Context as _, Result};

@@ -1,9 +1,9 @@
 //! The configuration files and command lines of the node's programs: the files beside this one, filled with values.
 
-use super::built::Built;
 use super::layout::NodeLayout;
 use super::network::{Network, in_url};
 use super::options::{Nodes, Options};
+use super::recipes::Built;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -158,7 +158,6 @@ impl NodeLayout {
         self.configuration().join("pki")
     }
 
-    /// The log of one of the node's programs.
     pub(crate) fn log(&self, program: &str) -> PathBuf {
         self.state.join("log").join(format!("{program}.log"))
     }

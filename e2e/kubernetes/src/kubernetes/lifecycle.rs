@@ -3,11 +3,11 @@
 //! `up` and `down` inspect the cluster first, so that they work in any state: a healthy cluster, one whose start was
 //! interrupted, one whose programs have died, or none.
 
-use super::built::Built;
 use super::cluster::Kubernetes;
 use super::layout::{ClusterId, Layout};
 use super::namespaces::Namespaces;
 use super::options::Options;
+use super::recipes::Built;
 use super::{control_groups, start};
 use crate::cache::{self, Cache};
 use crate::progress;

@@ -1,6 +1,5 @@
 //! A Kubernetes on this machine, of one node or a few, each in namespaces of its own.
 
-mod built;
 mod certificates;
 mod cluster;
 mod configuration;
@@ -16,12 +15,12 @@ mod recipes;
 mod start;
 mod version;
 
-pub use built::Built;
 pub use cluster::Kubernetes;
 pub use layout::ClusterId;
 pub use lifecycle::DownAtEnd;
 pub use network::{IpFamily, MOST_NODES, Network};
 pub use options::{ContainerRuntime, Nodes, Options, id_of_version};
 pub use processes::end_descendants;
+pub use recipes::Built;
 pub use recipes::go_programs;
 pub use version::KubernetesVersion;

@@ -19,7 +19,6 @@ impl fmt::Display for IpFamily {
     }
 }
 
-/// Most nodes that a cluster can have.
 pub const MOST_NODES: usize = 3;
 
 /// The addresses of one kind that a cluster has. All are private; none is seen outside its namespaces.
@@ -75,12 +74,9 @@ const IPV6: Addresses = Addresses {
     everywhere: "::/0",
 };
 
-/// A cluster's network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// The kind of addresses it has.
     pub ip_family: IpFamily,
-    /// The domain of its names.
     pub domain: String,
     /// How many seconds its DNS answers from a cache; 0: it has none, as what kubeadm sets up.
     pub dns_cache: u32,

@@ -11,13 +11,10 @@ use anyhow::Result;
 pub struct Options {
     /// Where programs and the cluster's state are.
     pub cache: Cache,
-    /// Which cluster.
     pub id: ClusterId,
     /// Its addresses and names: one with others is another cluster.
     pub network: Network,
-    /// Which Kubernetes.
     pub version: KubernetesVersion,
-    /// The nodes.
     pub nodes: Nodes,
     /// Kubernetes' own PodGroups, with topologies, are switched on: beta and alpha of 1.37, off by default.
     pub native_gangs: bool,
@@ -31,7 +28,6 @@ impl Options {
         Ok(Self { version, ..Self::new(Cache::locate()?, id_of_version(version)?) })
     }
 
-    /// A cluster with the default options.
     pub(super) fn new(cache: Cache, id: ClusterId) -> Self {
         let (network, nodes) = (Network::default(), Nodes::default());
         let version = KubernetesVersion::default();
@@ -47,7 +43,6 @@ pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
     ClusterId::beside_that_of_this_checkout(&version.to_string().replace('.', "-"))
 }
 
-/// The nodes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
     /// The node with the control plane, which has the newest container runtime, and one with each of these.
@@ -87,10 +82,8 @@ impl Nodes {
     }
 }
 
-/// The container runtime of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerRuntime {
-    /// The newest containerd.
     Newest,
     /// containerd 2.0, the last before 2.1, from which on images can be volumes.
     WithoutImageVolumes,

@@ -102,7 +102,6 @@ pub(crate) fn recorded(path: &Path) -> Option<Process> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// The processes of all records in a directory, by name.
 pub(crate) fn all_recorded(directory: &Path) -> BTreeMap<String, Process> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {

@@ -1,11 +1,11 @@
 //! Starts a cluster and its nodes step by step, each step waiting for what it needs.
 
-use super::built::Built;
 use super::cluster::Kubernetes;
 use super::configuration::{OBJECTS, PAUSE_IMAGE, Values};
 use super::layout::{Layout, NodeLayout};
 use super::namespaces::Namespaces;
 use super::options::{Nodes, Options};
+use super::recipes::Built;
 use super::{certificates, processes};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};

@@ -164,7 +164,6 @@ impl Broker {
         }
     }
 
-    /// Marks a broker as offline.
     pub(super) fn went_offline(&mut self, rank: u32) {
         if self.manager.online.remove(&rank).is_none() {
             return;

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// The deadline of every condition here.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Calls `look` until it finds something.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -110,7 +109,6 @@ impl Site {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A `flux` command, not started yet.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.flux);
         command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());

@@ -134,7 +134,6 @@ fn to_value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// True when `live` has all values of `desired`; it may have more.
 fn is_subset(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => desired.iter().all(|(key, desired)| {

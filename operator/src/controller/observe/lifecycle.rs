@@ -50,7 +50,6 @@ pub(crate) enum Suspender {
     Specification,
     /// The operator, because no job of Flux needs a pod.
     Idle,
-    /// The queue with this name.
     Queue(String),
     Other,
 }

@@ -18,7 +18,6 @@ const COUNT_LIMIT: usize = 4000;
 /// Annotation in which `kubectl apply` keeps the applied object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Namespace and name of a MiniCluster.
 pub(crate) type NamespacedName = (String, String);
 
 #[derive(Default)]
@@ -208,7 +207,6 @@ mod tests {
         metadata(uid, version, 1).into_response_partial()
     }
 
-    /// A cache after the MiniCluster was read at `version`.
     fn read(version: &str, script: usize) -> MiniClusterCache {
         let command = json!({ "command": "x".repeat(script) });
         let mut object = mini_cluster(&json!({ "containers": [command] }));

@@ -61,7 +61,6 @@ impl Conditions {
         self.set(type_, false, reason, message);
     }
 
-    /// Sets `type_` to true, for the specification of `generation`.
     pub(super) fn yes_of(&mut self, generation: i64, type_: &str, reason: &str, message: String) {
         self.yes(type_, reason, message);
         if let Some(condition) = self.list.last_mut() {

@@ -82,7 +82,6 @@ impl Browser {
         self.command("url", &json!({ "url": address }));
     }
 
-    /// The value of an expression in the page.
     pub(super) fn value(&self, expression: &str) -> Value {
         let script = format!("{HELPERS} return {expression};");
         self.command("execute/sync", &json!({ "script": script, "args": [] }))

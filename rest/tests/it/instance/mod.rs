@@ -215,7 +215,6 @@ impl Instance {
         self.change(|state| state.run(id, ranks));
     }
 
-    /// Task `rank` of the job prints `text`.
     pub(crate) fn print(&self, id: u64, rank: u32, stream: &str, text: &str) {
         let context = json!({ "stream": stream, "rank": rank.to_string(), "data": text });
         self.change(|state| state.job(id).output.push(entry("data", &context)));

@@ -34,7 +34,6 @@ const PYTHON_DIRECTORIES: [&str; 11] = [
 /// Prefixes of extension modules whose libraries Flux does not use.
 const PYTHON_EXTENSIONS: [&str; 6] = ["_test", "_ctypes_test", "_tkinter", "_dbm", "_gdbm", "nis."];
 
-/// Whether `path`, relative to Flux's prefix, is left out.
 pub(super) fn of_prefix(path: &Path) -> bool {
     DIRECTORIES.iter().any(|directory| path.starts_with(directory))
         || (path.starts_with("share/lua") && has_part(path, |part| part == "fluxometer"))

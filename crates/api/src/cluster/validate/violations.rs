@@ -51,7 +51,6 @@ impl Violations {
     }
 }
 
-/// The path of a field that was ignored.
 pub(crate) fn field_path(path: &FieldPath<'_>) -> String {
     match path {
         FieldPath::Root => String::new(),
