@@ -22,6 +22,7 @@ const PLAN_LIMIT: i64 = 10_000;
 /// Measurements of which the middle one counts.
 const ROUNDS: usize = 15;
 
+/// Peak resident memory of `run`, in KiB.
 fn peak_memory(run: &Background) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", run.0.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

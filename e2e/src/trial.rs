@@ -40,6 +40,11 @@ impl Trial {
         Ok(Self { cluster: cluster.clone(), client: client.clone(), namespace: made.name_any() })
     }
 
+    /// Begins a trial in another namespace of the same cluster; the caller does not remove that namespace.
+    pub async fn another(&self, purpose: &str) -> Result<Self> {
+        Self::begin(&self.cluster, &self.client, purpose).await
+    }
+
     pub fn namespace(&self) -> &str {
         &self.namespace
     }

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 /// How many MiniClusters there are.
 const MINICLUSTERS: usize = 1000;
+/// Workers of each.
 const WORKERS: RangeInclusive<u32> = 1..=4;
 /// What a real API server holds of one that runs, an object in a line: of the kinds that the operator lists or
 /// watches, with the lead and one worker. `footprint/record.sh` records it again.
@@ -150,15 +151,14 @@ fn run_key(number: usize) -> String {
     format!("run-{}", digits.collect::<String>())
 }
 
-fn put(server: &Server, text: &str) {
-    let object: Value = serde_json::from_str(text).unwrap();
-    let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
-    server.put(&path(kind.as_str().unwrap(), name.as_str().unwrap()), object);
-}
-
 /// A server with as much as a real one holds when many MiniClusters run.
 fn crowded() -> Server {
     let server = role::server();
+    let put = |text: &str| {
+        let object: Value = serde_json::from_str(text).unwrap();
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        server.put(&path(kind.as_str().unwrap(), name.as_str().unwrap()), object);
+    };
     for number in 0..MINICLUSTERS {
         // Each uid begins with these zeros, and each name with that of the MiniCluster.
         let unique = RECORDED
@@ -168,11 +168,10 @@ fn crowded() -> Server {
         let worker = format!("{}-1", name(number));
         for line in unique.lines() {
             if line.contains(&worker) {
-                for index in WORKERS {
-                    put(&server, &line.replace(&worker, &format!("{}-{index}", name(number))));
-                }
+                WORKERS
+                    .for_each(|it| put(&line.replace(&worker, &format!("{}-{it}", name(number)))));
             } else {
-                put(&server, line);
+                put(line);
             }
         }
     }
@@ -186,7 +185,10 @@ fn hostile() -> Server {
         let line = line.to_string();
         let line = line.replace("LARGEST", &text_of(LARGEST)).replace("LARGE", &text_of(LARGE));
         for number in 0..count {
-            put(&server, &line.replace("NUMBER", &number.to_string()));
+            let text = line.replace("NUMBER", &number.to_string());
+            let object: Value = serde_json::from_str(&text).unwrap();
+            let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+            server.put(&path(kind.as_str().unwrap(), name.as_str().unwrap()), object);
         }
     }
     server
@@ -223,6 +225,7 @@ async fn serve(server: Server) -> String {
     address
 }
 
+/// The text with all that [`text_of`] stands for.
 fn spelled_out(text: Vec<u8>) -> String {
     let mut text = String::from_utf8(text).unwrap();
     for size in [LARGE, LARGEST] {

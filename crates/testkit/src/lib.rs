@@ -3,7 +3,7 @@
 //! [`server`] is an API server with its objects, watches and faults, [`http`] serves it to programs, and [`kubernetes`] runs the Jobs there: the Job
 //! controller, kubelets with our agent in their pods, nodes, a [`queue`] and the garbage [`collector`]. [`samples`] and
 //! [`any_spec`] give MiniClusters, [`repository`] the files of this repository.
-#![expect(missing_docs, reason = "tests alone use this: a name is enough where it says all")]
+#![expect(missing_docs, reason = "only tests use this, and most names need no comment")]
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,

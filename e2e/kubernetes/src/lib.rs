@@ -1,7 +1,7 @@
 //! A real Kubernetes on a bare machine: [`kubernetes`] starts one of one node or a few, [`images`] makes container
 //! images without a registry, and the [`cache`] keeps what takes long to make. `fs_err` handles files, because its
 //! errors name the path.
-#![expect(missing_docs, reason = "tests alone use this: a name is enough where it says all")]
+#![expect(missing_docs, reason = "only tests use this, and most names need no comment")]
 
 pub mod architecture;
 pub mod cache;

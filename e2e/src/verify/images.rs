@@ -4,7 +4,7 @@
 use super::changes::{IMAGES, key_of};
 use super::report::{ONLY_ALL, Report};
 use crate::architecture::Architecture;
-use crate::images::layer::with_libraries;
+use crate::images::libraries::with_libraries;
 use crate::product::binaries::{self, Binaries};
 use crate::product::dockerfiles::{self, Images};
 use crate::product::{AGENT, cargo, checkout, of_this_machine, other_architectures};
@@ -80,6 +80,7 @@ pub(super) fn record() -> Result<()> {
     Ok(())
 }
 
+/// Checks what is in the images.
 pub(super) fn check(report: &Report, images: &Images, all: bool) {
     const OTHERS: &str = "images and agent for the other architecture";
     report.check("operator and agent of the images: small", || {

@@ -15,6 +15,8 @@ const WRITES: usize = 15;
 /// The least time between two writes of a status that differ in numbers and messages only. A longer run may cost one
 /// more write, and one more list of its pods, in each such time.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How many MiniClusters wait. Each may cost one more write and one more list.
+const WAITING: usize = 5;
 /// How many renewals of the Lease the test waits for, during which the operator must send no other request.
 const RENEWALS: usize = 3;
 
@@ -48,6 +50,24 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     Ok(())
 }
 
+/// Checks what MiniClusters cost that have waited for nodes for a while.
+async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
+    let names: Vec<String> = (0..WAITING).map(|number| format!("waits{number}")).collect();
+    for name in &names {
+        trial.run(name, "size: 2, pod: {nodeSelector: {such: none}}", "command: 'true'").await?;
+    }
+    for name in &names {
+        trial.named(name).await_condition("Progressing", "Waiting").await?;
+    }
+    renewed(log).await?;
+    let mut audit = Audit::from_now_on(log)?;
+    renewed(log).await?;
+    let requests = asked(&mut audit, trial)?;
+    progress::log(&format!("{WAITING} that wait: {} requests", requests.len()));
+    ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
+    Ok(())
+}
+
 async fn renewed(log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     let mut renewals = 0;
@@ -59,23 +79,36 @@ async fn renewed(log: &Path) -> Result<()> {
     .await
 }
 
-#[test]
-#[ignore = "needs a cluster"]
-fn a_run_costs_few_requests_of_any_size() {
-    trial("cost", async |trial| {
+/// Runs `body` in a namespace of its own, where the API server's audit log can be read.
+fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + Send) {
+    trial(purpose, async |trial| {
         let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
             notes::not_run("the cost", why);
             return Ok(());
         };
-        costs(trial, &log, 4).await?;
-        costs(trial, &log, 12).await?;
+        body(trial, &log).await
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_run_costs_few_requests_of_any_size() {
+    counted("cost", async |trial, log| {
+        costs(trial, log, 4).await?;
+        costs(trial, log, 12).await?;
         // Requests about the end of the pods may still follow.
-        renewed(&log).await?;
-        let mut audit = Audit::from_now_on(&log)?;
-        renewed(&log).await?;
+        renewed(log).await?;
+        let mut audit = Audit::from_now_on(log)?;
+        renewed(log).await?;
         let later = asked(&mut audit, trial)?;
         ensure!(later.is_empty(), "{later:#?}");
         Ok(())
     });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn those_that_wait_for_nodes_cost_next_to_nothing() {
+    counted("waiting", waiting_costs);
 }

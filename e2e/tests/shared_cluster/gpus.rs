@@ -10,6 +10,20 @@ const FILES: &str = "volumes: {one: {hostPath: /dev/null, path: /dev/nvidia0}, \
 
 #[test]
 #[ignore = "needs a cluster"]
+fn flux_counts_the_gpus_that_the_container_has() {
+    trial("gpus", async |trial| {
+        let run = trial.run("gpus", "size: 2, interactive: true", FILES).await?;
+        run.running(2).await?;
+        let printed = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
+        let gpus = printed.lines().find_map(|line| line.strip_prefix("GPUs for Flux"));
+        ensure!(gpus.is_some_and(|gpus| gpus.trim() == "2"), "{printed}");
+        // Nothing is in the way of a job.
+        run.flux(&["run", "-N2", "-n2", "true"]).await.map(drop)
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn each_task_sees_the_gpus_of_its_pod() {
     with_real_flux("gpu-example", "the example gpu", "it needs real Flux", async |trial| {
         let resources = "resources: {limits: {nvidia.com/gpu: 1}}";

@@ -63,6 +63,19 @@ fn images_are_mounted_by_default_where_the_cluster_can() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn a_view_is_copied_into_memory_on_request() {
+    trial("memory", async |trial| {
+        let fields = "size: 2, flux: {container: {install: Copy, medium: Memory}}";
+        let look = "command: 'stat --file-system --format=%T /mnt/flux /opt/software'";
+        let run = trial.run("memory", fields, look).await?;
+        let (_, log) = completed(&run, InstallMethod::Copy).await?;
+        ensure!(log.lines().filter(|line| *line == "tmpfs").count() == 2, "log:\n{log}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn an_arbitrary_user_mounts_a_spack_view_under_restricted() {
     let from_registry = View::from_environment().is_ok_and(|view| matches!(view, View::Image(_)));
     let why = if from_registry {

@@ -12,6 +12,7 @@ async fn let_go(run: &Instance<'_>, index: u32) -> Result<()> {
     run.go(index).await
 }
 
+/// Which pods the two workers are.
 async fn workers(run: &Instance<'_>) -> Result<[String; 2]> {
     Ok([run.pod(1).await?.name_any(), run.pod(2).await?.name_any()])
 }

@@ -1,9 +1,25 @@
-//! A command runs once, and the status has its real end, even if a kubelet refuses its pod or somebody adds containers.
+//! A command runs once, and the status has its real end, even if somebody deletes the Job, refuses the pod or adds
+//! containers to it.
 
 use crate::prelude::*;
+use k8s_openapi::api::batch::v1::Job;
 
 const PROXY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_cluster/manifests/proxy.yaml");
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_job_deleted_while_it_runs_is_not_repeated() {
+    trial("deleted-job", async |trial| {
+        let run = trial.run("gone", "size: 2", "command: 'echo once; sleep 600'").await?;
+        run.ready().await?;
+        run.kubectl(&["delete", "job", "gone", "--timeout=2m"])?;
+        let (code, message) = run.fails("EndNotSeen").await?;
+        ensure!(code.is_none() && message.contains("Delete and create"), "{code:?}: {message}");
+        ensure!(trial.api::<Job>().get_opt("gone").await?.is_none(), "there is another Job");
+        Ok(())
+    });
+}
 
 /// A kubelet refuses a pod that somebody has bound to its node if the node does not match the pod's selector.
 #[test]

@@ -1,6 +1,9 @@
 //! `kubectl flux` from outside the pods: it makes MiniClusters, follows them, shows their status, and ends them.
 
 use crate::prelude::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::process::{Child, Command, Stdio};
 
 const IMAGE: &str = "ubuntu:24.04";
 
@@ -23,6 +26,41 @@ fn a_run_has_the_commands_output_and_exit_code() {
         trial.plugin_ends(2, &["run", IMAGE, "--size=0", "--", "true"])?;
         let is_left = async || Ok(listed(trial)? == ["minicluster.flux-framework.org/seven"]);
         until_true("only what was to be kept", is_left).await
+    });
+}
+
+/// Starts a run in the background, and waits for its MiniCluster.
+async fn background(trial: &Trial, name: &str) -> Result<Child> {
+    let words = ["run", IMAGE, "--name", name, "--size=2", "--", "sleep", "600"];
+    let mut plugin: Command = trial.plugin(&words)?;
+    let child = plugin.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.context("starting kubectl flux")?;
+    trial.named(name).running(2).await?;
+    Ok(child)
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn an_interrupt_deletes_and_a_killed_run_is_listed() {
+    trial("plugin-stop", async |trial| {
+        let mut interrupted = background(trial, "interrupted").await?;
+        kill(Pid::from_raw(interrupted.id().cast_signed()), Signal::SIGINT)?;
+        let status = wait_for("kubectl flux to end", async || Ok(interrupted.try_wait()?)).await?;
+        ensure!(status.code() == Some(130), "{status:?}");
+        ensure!(listed(trial)?.is_empty(), "{:?}", listed(trial)?);
+        let mut killed = background(trial, "killed").await?;
+        killed.kill().context("killing kubectl flux")?;
+        killed.wait().context("waiting for kubectl flux")?;
+        ensure!(
+            listed(trial)? == ["minicluster.flux-framework.org/killed"],
+            "{:?}",
+            listed(trial)?
+        );
+        trial.plugin_prints(&["delete", "killed"])?;
+        ensure!(listed(trial)?.is_empty(), "{:?}", listed(trial)?);
+        let again = trial.plugin_ends(1, &["delete", "killed"])?;
+        ensure!(again.err.contains("there is no MiniCluster killed"), "{again:?}");
+        Ok(())
     });
 }
 

@@ -1,7 +1,7 @@
 //! Objects that `kubectl flux` makes of files and of command lines: the cluster accepts them.
 
 use crate::prelude::*;
-use std::fs;
+use std::{fs, os::unix};
 
 /// An example of the Go operator, as its users have it.
 const OF_GO: &str =
@@ -60,6 +60,29 @@ fn faults_are_named_before_anything_is_created() {
         ensure!(text.contains(named), "{text}");
         let left = trial.kubectl(&["get", "minicluster,job,service", "--output=name"])?;
         ensure!(left.trim().is_empty(), "{left}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn names_of_miniclusters_are_completed() {
+    trial("plugin-names", async |trial| {
+        let spec = specification(&["size: 1", "suspend: true"], "command: 'true'");
+        trial.start("first", &spec).await?;
+        trial.start("second", &spec).await?;
+        let directory = tempfile::tempdir()?;
+        // kubectl calls the plugin by this name for completion.
+        let link = directory.path().join("kubectl_complete-flux");
+        let plugin = trial.plugin(&[])?;
+        let mut words = [plugin.get_program()].into_iter().chain(plugin.get_args());
+        let program = words.find(|word| Path::new(word).ends_with("kubectl-flux"));
+        unix::fs::symlink(program.context("no plugin")?, &link)?;
+        let words = ["--namespace", trial.namespace(), "status", "f"];
+        let output = programs::run(trial.program(&link).args(words))?;
+        ensure!(output.stdout == b"first\n:4\n", "{output:?}");
+        let script = trial.plugin_prints(&["completion", "bash"])?;
+        ensure!(script.contains("kubectl-flux"), "{script}");
         Ok(())
     });
 }

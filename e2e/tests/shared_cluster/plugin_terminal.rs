@@ -38,6 +38,21 @@ fn on_terminal(
 
 #[test]
 #[ignore = "needs a cluster"]
+fn an_instance_is_watched() {
+    trial("plugin-terminal", async |trial| {
+        let spec = specification(&["size: 2", "interactive: true"], "command: 'true'");
+        trial.start("watched", &spec).await?.running(2).await?;
+        let (code, screen) = on_terminal(trial, &["top", "watched"], &[("quit", "q")])?;
+        ensure!(code == Some(0), "{code:?}: {screen}");
+        for text in ["watched", "ranks", "jobs", "quit"] {
+            ensure!(screen.contains(text), "no {text:?} on the screen: {screen}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn an_interactive_instance_runs_jobs_and_ends_with_its_shell() {
     trial("plugin-interactive", async |trial| {
         let words = ["run", "ubuntu:24.04", "--interactive", "--size=2", "--name=mine"];

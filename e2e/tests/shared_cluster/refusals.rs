@@ -1,7 +1,52 @@
-//! Specifications that could harm other users, and objects that the cluster refuses.
+//! Specifications that cannot work or could harm other users, and objects that the cluster refuses.
 
 use crate::prelude::*;
 use e2e::trial::minicluster;
+use k8s_openapi::api::batch::v1::Job;
+
+/// Why the API server or the operator refuses a specification.
+async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
+    match trial.start(name, spec).await {
+        Ok(run) => {
+            let condition = run.await_condition("Accepted", "").await?;
+            ensure!(condition.status == "False", "{name} is accepted: {condition:?}");
+            Ok(condition.message)
+        }
+        Err(error) => Ok(format!("{error:#}")),
+    }
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn what_cannot_be_is_refused_with_every_fault_named() {
+    let both = "launcher: true, batch: true, command: a";
+    let long = "a-name-of-sixty-characters-which-is-more-than-fits-a-pod-host";
+    let many = "size: 4, maxSize: 2, minSize: 9";
+    let own = "name: own, ports: [8050]}, \
+               {image: a, runFlux: true, resources: {limits: {cpu: four}}";
+    let misspelt = "pod: {overlay: {priorityClasName: high}}";
+    let cases: [(&str, &str, &str, &[&str]); 5] = [
+        ("misspelt", misspelt, "", &["spec.pod.overlay.priorityClasName"]),
+        (
+            "own",
+            "network: {headlessName: ok}",
+            own,
+            &["containers[0].name", "ports[0]", "limits[cpu]"],
+        ),
+        ("negative", "size: -1", "", &["size"]),
+        (long, "size: 1", "", &["name"]),
+        ("many", many, both, &["maxSize", "minSize", "launcher", "batch"]),
+    ];
+    trial("refused", async |trial| {
+        for (name, fields, container, words) in cases {
+            let refusal = refusal(trial, name, &specification(&[fields], container)).await?;
+            for word in words {
+                ensure!(refusal.contains(word), "{name}: {word} is not named in: {refusal}");
+            }
+        }
+        Ok(())
+    });
+}
 
 /// Specifications that once stopped the operator, or nearly; each for a pod that no node takes.
 #[test]
@@ -52,6 +97,17 @@ async fn stops(run: &Instance<'_>, reason: &str, words: &str) -> Result<()> {
         run.name
     );
     Ok(())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_status_has_the_message_of_a_refused_job() {
+    trial("by-kubernetes", async |trial| {
+        let run = trial.run("user", "size: 1", "securityContext: {runAsUser: -1}").await?;
+        stops(&run, "ApplyFailed", "securityContext.runAsUser").await?;
+        ensure!(trial.api::<Job>().get_opt("user").await?.is_none(), "there is a Job");
+        Ok(())
+    });
 }
 
 #[test]

@@ -123,3 +123,25 @@ fn a_worker_killed_for_its_memory_is_used_again() {
         Ok(())
     });
 }
+
+/// The lead of an interactive run comes back, because a person ends the run; a command is not run again.
+#[test]
+#[ignore = "needs a cluster"]
+fn a_lost_lead_comes_back_in_interactive_runs_only() {
+    trial("lost-lead", async |trial| {
+        let people = trial.run("people", "size: 2, interactive: true", "").await?;
+        let once = trial.run("command", "size: 2", "command: 'echo once; sleep 600'").await?;
+        let lead = people.ready().await?;
+        once.ready().await?;
+        lose(trial, &people, 0, Loss::Deletion).await?;
+        let away = |status: &MiniClusterStatus| status.state != Some(State::Running);
+        people.status("without a lead", away).await?;
+        lose(trial, &once, 0, Loss::Deletion).await?;
+        ensure!(people.ready().await? != lead, "the lead is the same");
+        people.up(2).await?;
+        let cluster = once.finished().await?;
+        ensure!(is_true(&cluster, "Failed"), "{:?}", cluster.status);
+        ensure!(once.times("once").await? == 0, "another pod ran it");
+        Ok(())
+    });
+}

@@ -30,6 +30,10 @@ async fn printed_once(run: &Instance<'_>, line: &str) -> Result<()> {
     Ok(())
 }
 
+fn one(container: &str) -> String {
+    specification(&["size: 1"], container)
+}
+
 #[test]
 #[ignore = "needs a cluster"]
 fn what_flux_refuses_is_no_failed_command() {
@@ -47,6 +51,37 @@ fn what_flux_refuses_is_no_failed_command() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn a_command_meets_the_end_of_its_input() {
+    trial("ends", async |trial| {
+        for (name, container, words) in [
+            ("input", "command: 'cat | wc -l'", "\n0\n"),
+            ("left", "launcher: true, command: flux submit sleep 600", "cleanup-success"),
+            ("none", "launcher: true, command: flux run true", "cleanup-none"),
+        ] {
+            let run = trial.run(name, "size: 1", container).await?;
+            run.complete().await?;
+            let log = run.log(0).await?;
+            ensure!(log.contains(words), "{name}: no {words:?} in the log:\n{log}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_failed_batch_shows_its_output_and_its_line() {
+    trial("batch-fails", async |trial| {
+        let lines =
+            r"echo hello\n# a comment\nsh -c 'echo broken; exit 2'\n--no-such-flag hostname\n";
+        let spec = one(&format!(r#"batch: true, command: "{lines}""#));
+        let named = ["job-2 (sh -c 'echo broken; exit 2')", "job-3 (--no-such-flag hostname)"];
+        let run = fails(trial, "batch", &spec, Some(1), "CommandFailed", &named).await?;
+        printed_once(&run, "broken").await
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn a_failed_command_runs_once_with_any_code() {
     trial("codes", async |trial| {
         let ends = [
@@ -59,8 +94,7 @@ fn a_failed_command_runs_once_with_any_code() {
             ("signal", "kill -9 $$", 137),
         ];
         let cases = ends.map(async |(name, end, code)| {
-            let command = format!("command: \"sh -c 'echo once; {end}'\"");
-            let spec = specification(&["size: 1"], &command);
+            let spec = one(&format!("command: \"sh -c 'echo once; {end}'\""));
             let run = fails(trial, name, &spec, Some(code), "CommandFailed", &[]).await?;
             printed_once(&run, "once").await
         });

@@ -43,3 +43,19 @@ fn a_rank_leaves_after_its_jobs_and_is_used_again() {
         Ok(())
     });
 }
+
+#[test]
+#[ignore = "needs a cluster"]
+fn jobs_that_do_not_end_in_time_fail() {
+    trial("unfinished", async |trial| {
+        let fields = "size: 2, interactive: true, flux: {drainSeconds: 5}";
+        let run = trial.run("unfinished", fields, "").await?;
+        run.ready_with(2).await?;
+        run.job("2", "sleep 600").await?;
+        let pod = run.pod(1).await?;
+        let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
+        run.edit(&json!({ "size": 1 }))?;
+        until_true("its end", async || Ok(run.jobs().await? == "FAILED")).await
+    });
+}

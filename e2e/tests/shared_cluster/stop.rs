@@ -1,7 +1,10 @@
-//! How a run ends when its MiniCluster is deleted.
+//! How a run ends when its MiniCluster or its namespace is deleted.
 
 use crate::prelude::*;
+use e2e::product::images::for_tests::STOPPED_BY_SIGWINCH;
 use e2e::trial::logs::follow_lead;
+
+const UBUNTU: &str = "ubuntu:24.04";
 
 /// A script that prints when it runs, when it gets a signal, and when it has saved, which takes a large part of the grace
 /// period.
@@ -16,11 +19,13 @@ END";
 async fn deleted_while_it_runs(
     trial: &Trial,
     name: &str,
+    image: &str,
     container: &str,
     all: &[&str],
 ) -> Result<()> {
-    let container = format!("commands: {{pre: {SAVES:?}}}, {container}");
-    let run = trial.run(name, "size: 1, flux: {drainSeconds: 60}", &container).await?;
+    let container = format!("image: '{image}', commands: {{pre: {SAVES:?}}}, {container}");
+    let spec = format!("{{size: 1, flux: {{drainSeconds: 60}}, containers: [{{{container}}}]}}");
+    let run = trial.start(name, &spec).await?;
     for process in all {
         run.printed(0, &format!("{process} runs")).await?;
     }
@@ -48,10 +53,30 @@ fn a_deleted_command_and_its_children_have_time_to_save() {
         let shell = "launcher: true, command: 'sh /tmp/saves child; echo b'";
         let job = "command: 'sh /tmp/saves task; echo b'";
         tokio::try_join!(
-            deleted_while_it_runs(trial, "launcher", launcher, &["child", "parent"]),
-            deleted_while_it_runs(trial, "shell", shell, &["child"]),
-            deleted_while_it_runs(trial, "job", job, &["task"]),
+            deleted_while_it_runs(trial, "launcher", UBUNTU, launcher, &["child", "parent"]),
+            deleted_while_it_runs(trial, "shell", UBUNTU, shell, &["child"]),
+            deleted_while_it_runs(trial, "job", UBUNTU, job, &["task"]),
         )?;
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn an_image_with_another_stop_signal_is_stopped_in_order() {
+    trial("stop-signal", async |trial| {
+        let launcher = "launcher: true, command: 'set -- parent; . /tmp/saves'";
+        let image = STOPPED_BY_SIGWINCH;
+        deleted_while_it_runs(trial, "stop-signal", image, launcher, &["parent"]).await
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
+    trial("around", async |trial| {
+        let inside = trial.another("inside").await?;
+        inside.run("inside", "size: 2, interactive: true", "").await?.ready().await?;
+        inside.kubectl(&["delete", "namespace", inside.namespace(), "--timeout=3m"]).map(drop)
     });
 }

@@ -10,6 +10,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 const SPEC: &str = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
 
+/// The plugin that serves the page, and where.
 struct Ui {
     plugin: Child,
     address: String,

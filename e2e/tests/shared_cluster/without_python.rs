@@ -77,3 +77,26 @@ fn a_scheduler_that_does_not_start_ends_the_run() {
         Ok(())
     });
 }
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_agent_submits_plain_commands_itself() {
+    trial("submitter", async |trial| {
+        let command = "command: 'until test -e /tmp/go; do sleep 0.2; done; exit 3'";
+        for (name, fields, has_options) in
+            [("own", "size: 1", false), ("options", "size: 1, flux: {optionFlags: --quiet}", true)]
+        {
+            let run = trial.run(name, fields, command).await?;
+            run.ready().await?;
+            let plan = run.exec(0, &[AGENT, "plan", "--output", "json"]).await?;
+            let plan: Value = serde_json::from_str(&plan)?;
+            let submitter = &plan["broker"]["lead_command"]["submitter"];
+            let own = !has_options && is_compared(&run).await?;
+            ensure!((*submitter == "agent") == own, "{name}: {submitter}");
+            run.go(0).await?;
+            let (code, message) = run.fails("CommandFailed").await?;
+            ensure!(code == Some(3), "{name}: {code:?}: {message}");
+        }
+        Ok(())
+    });
+}

@@ -15,6 +15,7 @@ const ARCHIVE: &str = "root.tar";
 /// The variable in which mmdebstrap's hooks find the path of a program's source.
 const SOURCE: &str = "FLUX_E2E_SOURCE";
 
+/// A release of Debian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// Debian 12.
@@ -56,7 +57,9 @@ pub struct Program<'a> {
 pub struct Recipe<'a> {
     /// The release that all packages are of.
     pub release: Release,
+    /// The packages.
     pub packages: &'a [&'a str],
+    /// A program, if there is one.
     pub program: Option<Program<'a>>,
 }
 

@@ -29,6 +29,9 @@ pub struct ImageConfig {
     /// User name or number, with `:GROUP` if need be.
     #[serde(rename = "User", skip_serializing_if = "String::is_empty")]
     pub user: String,
+    /// The signal by which it is stopped, if that is not SIGTERM.
+    #[serde(rename = "StopSignal", skip_serializing_if = "String::is_empty")]
+    pub stop_signal: String,
     /// Descriptions of the image.
     #[serde(rename = "Labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -38,6 +41,7 @@ pub struct ImageConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     layers: Vec<Layer>,
+    /// How to run it.
     pub config: ImageConfig,
 }
 
@@ -47,6 +51,7 @@ impl Image {
         Self { layers, config }
     }
 
+    /// This image with one more layer on top.
     #[must_use]
     pub fn on_top(mut self, layer: Layer) -> Self {
         self.layers.push(layer);

@@ -1,13 +1,11 @@
 //! A layer: a tar archive of files and its SHA-256.
 
-use crate::programs;
 use anyhow::{Context as _, Result};
 use fs_err::File;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tar::{EntryType, Header};
 
 /// One thing to put into a layer, at a path without a leading slash. Its parents are made; everything
@@ -31,6 +29,7 @@ impl Source {
         Self::new(path.as_ref(), Content::File(from.to_owned()))
     }
 
+    /// A symbolic link.
     pub fn link(path: impl AsRef<Path>, target: impl AsRef<Path>) -> Self {
         Self::new(path.as_ref(), Content::Link(target.as_ref().to_owned()))
     }
@@ -71,10 +70,12 @@ impl Layer {
         Ok(Self { path, digest })
     }
 
+    /// The layer that a tar archive is.
     pub fn from_archive(archive: &Path) -> Result<Self> {
         Ok(Self { path: archive.to_owned(), digest: digest(archive)? })
     }
 
+    /// Where the archive is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -116,23 +117,4 @@ pub(super) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header.set_mtime(0);
     header.set_size(size);
     header
-}
-
-/// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
-/// A static program comes alone.
-pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
-    let mut sources = vec![Source::file(path, program)];
-    let printed = match programs::run(Command::new("ldd").arg(program).env("LC_ALL", "C")) {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Err(error) if error.to_string().contains("not a dynamic executable") => String::new(),
-        Err(error) => return Err(error),
-    };
-    sources.extend(libraries(&printed).iter().map(|library| Source::file(library, library)));
-    Ok(sources)
-}
-
-/// Reads the output of ldd: `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for the part of
-/// the kernel, and `statically linked`.
-fn libraries(printed: &str) -> Vec<PathBuf> {
-    printed.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

@@ -6,3 +6,4 @@
 pub mod debian;
 pub mod image;
 pub mod layer;
+pub mod libraries;

@@ -30,6 +30,9 @@ const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 /// The view as the published images have it: a directory of links, behind a hash, into a tree of packages.
 pub const SPACK_VIEW: &str = "localhost/flux-e2e/spack-view:1";
 
+/// An operating system that is stopped as Apache's image is.
+pub const STOPPED_BY_SIGWINCH: &str = "localhost/flux-e2e/stopped-by-sigwinch:1";
+
 /// Makes and loads these images into a cluster of ours. Other clusters pull them from their registries, and so does a
 /// cluster of ours with the image with Flux if the view is in a registry.
 pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Result<()> {
@@ -45,6 +48,9 @@ pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Resul
         progress::step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
     };
     let system = debian(&Cache::locate()?, &PACKAGES)?;
+    let mut stopped = system.clone();
+    "SIGWINCH".clone_into(&mut stopped.config.stop_signal);
+    cluster.load_image(&stopped, &[STOPPED_BY_SIGWINCH])?;
     let web_server = web_server(&system, scratch.path())?;
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {

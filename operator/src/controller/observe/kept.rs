@@ -50,11 +50,12 @@ impl<K: Resource<DynamicType = ()> + Serialize + Default + Clone> Kept<K> {
     /// Stores what `event` brings as far as there is room. Returns the event with the object as it is stored.
     pub(crate) fn write(&mut self, mut event: Event<K>, strip: fn(&mut K) -> Stage) -> Event<K> {
         let stage = self.budget.fit(&mut event, strip);
-        match &event {
-            Event::InitApply(object) if stage == Stage::Finished => {
-                self.budget.release(object);
-            }
-            _ => self.writer.apply_watcher_event(&event),
+        if let Event::InitApply(object) = &event
+            && stage == Stage::Finished
+        {
+            self.budget.release(object);
+        } else {
+            self.writer.apply_watcher_event(&event);
         }
         event
     }
