@@ -31,14 +31,14 @@ const FLUX_START: &str = ": < /run/lead; exec \"$0\" \"$@\"";
 pub(super) struct Measured {
     pub(super) count: u16,
     pub(super) contender: Contender,
-    /// From the start, with `--late` from that of the lead, to the command, which begins when all brokers are there.
-    quorum_seconds: f64,
+    /// From the start to the command, which begins when all brokers are there.
+    quorum_seconds: Option<f64>,
     processor_seconds: f64,
     memory_mib: f64,
     /// Connections that the lead has accepted, for each worker.
     connections_each: Option<f64>,
     name_queries_each: Option<f64>,
-    /// With `--late`: connections that were refused in each second before the lead's start.
+    /// With `--late`: connections that were refused in each second.
     attempts: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ type Column = (&'static str, fn(&Measured) -> Option<f64>);
 
 impl Measured {
     pub(super) const COLUMNS: [Column; 7] = [
-        ("s to the quorum", |it| Some(it.quorum_seconds)),
+        ("s to the quorum", |it| it.quorum_seconds),
         ("s of processors", |it| Some(it.processor_seconds)),
         ("MiB", |it| Some(it.memory_mib)),
         ("connections a worker", |it| it.connections_each),
@@ -86,24 +86,21 @@ impl Round {
         let ready = || Ok(fs::read_dir("/run/ready")?.count() == usize::from(self.count));
         await_that(&mut pods[0], ready)?;
         let lead = pods[0].id();
-        let (before, mut began) = (work()?, Instant::now());
+        let (before, began) = (work()?, Instant::now());
         let _workers = open(GATES[0])?;
-        let mut attempts = Vec::new();
-        for _ in 0..self.setup.late.unwrap_or_default() {
-            let (so_far, second) = (connections(lead)?[1], Instant::now());
-            thread::park_timeout(Duration::from_secs(1));
-            let refused = f64::from(connections(lead)?[1] - so_far);
-            attempts.push(refused / second.elapsed().as_secs_f64());
-        }
-        if !attempts.is_empty() {
-            began = Instant::now();
+        if let Some(seconds) = self.setup.late {
+            let attempts =
+                (0..seconds).map(|_| refused_in_a_second(lead)).collect::<Result<_>>()?;
+            return Ok(Measured { attempts, ..self.measured(before)? });
         }
         let _lead = open(GATES[1])?;
-        let mut measured = self.at_quorum("/run/pods/0/run/quorum", &mut pods[0], began, before)?;
+        let measured = self.at_quorum("/run/pods/0/run/quorum", &mut pods[0], began, before)?;
         let workers = f64::from(self.count - 1);
-        measured.connections_each = Some(f64::from(connections(lead)?[0]) / workers);
-        measured.name_queries_each = Some(f64::from(asked.load(Ordering::Relaxed)) / workers);
-        Ok(Measured { attempts, ..measured })
+        Ok(Measured {
+            connections_each: Some(f64::from(connections(lead)?[0]) / workers),
+            name_queries_each: Some(f64::from(asked.load(Ordering::Relaxed)) / workers),
+            ..measured
+        })
     }
 
     fn flux_start(&self) -> Result<Measured> {
@@ -132,19 +129,31 @@ impl Round {
         before: f64,
     ) -> Result<Measured> {
         await_that(lead, || Ok(fs::exists(quorum)?))?;
-        let quorum_seconds = began.elapsed().as_secs_f64();
-        let processor_seconds = work()? - before;
+        let quorum_seconds = Some(began.elapsed().as_secs_f64());
+        Ok(Measured { quorum_seconds, ..self.measured(before)? })
+    }
+
+    /// What all processes have cost since they had worked for `before` seconds.
+    fn measured(&self, before: f64) -> Result<Measured> {
         Ok(Measured {
             count: self.count,
             contender: self.contender,
-            quorum_seconds,
-            processor_seconds,
+            quorum_seconds: None,
+            processor_seconds: work()? - before,
             memory_mib: memory()?,
             connections_each: None,
             name_queries_each: None,
             attempts: Vec::new(),
         })
     }
+}
+
+/// Connections that the lead `pid` refuses in a second from now on.
+fn refused_in_a_second(pid: u32) -> Result<f64> {
+    let (so_far, second) = (connections(pid)?[1], Instant::now());
+    thread::park_timeout(Duration::from_secs(1));
+    let refused = connections(pid)?[1] - so_far;
+    Ok(f64::from(refused) / second.elapsed().as_secs_f64())
 }
 
 /// Opens a gate for all that wait at it, until the result is dropped.

@@ -20,7 +20,7 @@ pub(super) struct Setup {
     /// How long each packet from and to the lead takes, as 1ms. Needs netem in the kernel.
     #[arg(long, value_name = "TIME")]
     pub(super) delay: Option<String>,
-    /// The lead starts so many seconds after the workers.
+    /// The lead does not come: counts how often the workers try in each of so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) late: Option<u32>,
 }
