@@ -52,8 +52,8 @@ impl Measured {
         ("connections a worker", |it| it.connections_each),
         ("DNS queries a worker", |it| it.name_queries_each),
         ("attempts in the worst second", |it| it.attempts.iter().copied().reduce(f64::max)),
-        ("attempts a second from 5 s on", |it| {
-            let late = it.attempts.iter().skip(5).copied();
+        ("attempts a second from 8 s on", |it| {
+            let late = it.attempts.iter().skip(8).copied();
             late.clone().reduce(|one, other| one + other).map(|all| all / count(late.count()))
         }),
     ];
