@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Why a view could not be installed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what there is")]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum ViewError {
     #[error(
         "found no Flux in the view image; looked at {}; use a published view image, or install Flux below one of these places",

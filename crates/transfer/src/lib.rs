@@ -20,7 +20,7 @@ const FILE: &str = "file";
 
 /// Why files could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what there is")]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum TransferError {
     #[error("read {}", path.display())]
     Read {

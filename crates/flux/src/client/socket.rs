@@ -34,7 +34,7 @@ const UNEXPECTED: &str = "its payload is not what was asked for";
 
 /// Why a broker has not answered a request.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what there is")]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SocketError {
     /// The socket does not exist, or no process accepts connections at it.
     #[error("connect to the broker's socket")]
