@@ -170,6 +170,10 @@ impl<'run> ExampleRun<'run> {
         {
             object["spec"]["flux"]["container"]["install"] = install.into();
         }
+        // It belongs to no namespace, and names that of its Service.
+        if object["kind"] == "APIService" {
+            object["spec"]["service"]["namespace"] = self.trial.namespace().into();
+        }
         self.environment
             .cluster
             .apply(&object.to_string(), &["--namespace", self.trial.namespace()])

@@ -26,15 +26,16 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
 /// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
-/// clients ask; and the removal of several MiniClusters, 64 pods on a node, and one more cluster over IPv6 keep the
-/// processors busy.
-const NIGHTLY: [&str; 10] = [
+/// clients ask; and the removal of several MiniClusters, 64 pods on a node, and more clusters, over IPv6 and with an API
+/// of metrics, keep the processors busy.
+const NIGHTLY: [&str; 11] = [
     "cpu_manager",
     "devices",
     "dns",
     "gang",
     "kueue",
     "large",
+    "metrics_api",
     "network",
     "outages",
     "removal",

@@ -12,6 +12,7 @@ mod gang;
 mod install;
 mod kueue;
 mod large;
+mod metrics_api;
 mod network;
 mod outages;
 mod removal;

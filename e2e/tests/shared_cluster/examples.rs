@@ -28,8 +28,11 @@ examples! {
     workflow,
 }
 
+/// The example of `own_clusters/metrics_api.rs`.
+const ON_A_CLUSTER_OF_ITS_OWN: &str = "metrics-api";
+
 #[test]
 fn every_example_has_a_test() {
-    let tests = names().unwrap().iter().map(|name| name.replace('-', "_")).collect::<Vec<_>>();
-    assert_eq!(tests, TESTED);
+    let names = names().unwrap().into_iter().filter(|name| name != ON_A_CLUSTER_OF_ITS_OWN);
+    assert_eq!(names.map(|name| name.replace('-', "_")).collect::<Vec<_>>(), TESTED);
 }

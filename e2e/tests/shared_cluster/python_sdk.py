@@ -63,6 +63,11 @@ def main():
     expect("flux run -N2 hostname", ran, sorted(ran.split()) == ["shared-0", "shared-1"])
     jobs = shared.execute("flux jobs -a")
     expect("flux jobs -a", jobs, jobs.count(" hostname ") == 2)
+    host = shared.kubectl_exec("hostname")
+    expect("kubectl_exec", host, host.strip() == "shared-0")
+    expect("the names of the pods", shared.pods, len(shared.pods) == 2)
+    nodes = shared.get_nodes().items
+    expect("get_nodes", len(nodes), nodes)
 
     printing = create(namespace, "printing", 1, command="echo from flux")
     with tempfile.NamedTemporaryFile("r") as file:
@@ -70,6 +75,11 @@ def main():
         expect("stream_output", lines, "from flux" in lines)
         written = file.read()
         expect("the file of stream_output", written, "from flux\n" in written)
+
+    shared.delete()
+    pods = client.CoreV1Api().list_namespaced_pod(namespace).items
+    left = [pod.metadata.name for pod in pods if pod.metadata.name.startswith("shared-")]
+    expect("pods after delete", left, not left)
 
 
 main()

@@ -81,6 +81,8 @@ fn every_example_is_valid() {
         fs::read_dir(in_repository("examples")).unwrap().map(|entry| entry.unwrap().path());
     let directories = entries.filter(|path| path.is_dir());
     let all = directories.flat_map(|path| [path.join("later"), path]).filter(|path| path.is_dir());
+    // What is applied later there is no MiniCluster.
+    let all = all.filter(|path| !path.ends_with("metrics-api/later"));
     let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
     let arguments: Vec<&str> =
         ["validate"].into_iter().chain(all.iter().map(String::as_str)).collect();
