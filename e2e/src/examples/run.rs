@@ -67,7 +67,7 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     if !is_there {
         return Ok(Some(reason));
     }
-    Ok(for_workflows::obstacle(&example.name))
+    for_workflows::obstacle(&example.name)
 }
 
 /// An example on the cluster, with the pod and the container that its steps are about.
