@@ -105,14 +105,16 @@ impl Endpoints {
         if !arguments.metrics_secure {
             if directory.is_some() {
                 bail!(
-                    "--metrics-cert-path is for metrics over TLS, and --metrics-secure=false serves them without: remove one of the two"
+                    "--metrics-cert-path is for metrics over TLS, and --metrics-secure=false \
+                     serves them without: remove one of the two"
                 );
             }
             return Ok(endpoints);
         }
         if health == metrics && health.port() != 0 {
             bail!(
-                "--health-bind and --metrics-bind are both {health}, but only the metrics have TLS: give two ports, or --metrics-secure=false"
+                "--health-bind and --metrics-bind are both {health}, but only the metrics have \
+                 TLS: give two ports, or --metrics-secure=false"
             );
         }
         let certificate = Certificate::new(directory, Instant::now())?;

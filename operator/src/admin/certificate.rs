@@ -21,13 +21,13 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Why there is no certificate.
 #[derive(Debug, Error)]
 pub(crate) enum CertificateError {
-    #[error("read {path}, which --metrics-cert-path names: {1}", path = .0.display())]
+    #[error("read {path}, which --metrics-cert-path names", path = .0.display())]
     Read(PathBuf, #[source] io::Error),
-    #[error("read {0} as PEM: {1}")]
+    #[error("read {0} as PEM")]
     Pem(&'static str, #[source] pem::Error),
-    #[error("use {CERTIFICATE} with {KEY}: {0}")]
+    #[error("use {CERTIFICATE} with {KEY}")]
     Unusable(#[source] rustls::Error),
-    #[error("make a self-signed certificate: {0}")]
+    #[error("make a self-signed certificate")]
     Make(#[from] rcgen::Error),
 }
 
@@ -109,7 +109,7 @@ impl Current {
     fn check(&mut self, directory: &Path) {
         let failure = match self.read_again(directory) {
             Ok(()) => None,
-            Err(error) => Some(error.to_string()),
+            Err(error) => Some(format!("{:#}", anyhow::Error::from(error))),
         };
         if self.failure != failure {
             if let Some(failure) = &failure {
@@ -216,7 +216,7 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let failure = || {
             let made = Certificate::new(Some(directory.path().to_owned()), Instant::now());
-            made.err().unwrap().to_string()
+            format!("{:#}", anyhow::Error::from(made.err().unwrap()))
         };
         let missing = failure();
         assert!(missing.contains("/tls.crt, which --metrics-cert-path names: No such file"));

@@ -36,19 +36,27 @@ const WARNING_INTERVAL: Duration = Duration::from_mins(1);
 /// Why there is no verdict.
 #[derive(Debug, Error)]
 pub(crate) enum ReviewError {
-    #[error("create a TokenReview: {0}{remedy}", remedy = remedy(.0))]
+    #[error("create a TokenReview")]
     Token(#[source] kube::Error),
-    #[error("create a SubjectAccessReview: {0}{remedy}", remedy = remedy(.0))]
+    #[error("create a SubjectAccessReview")]
     Access(#[source] kube::Error),
     #[error("no answer of the API server within {REVIEW_TIMEOUT:?}, or too many unknown tokens")]
     Late,
 }
 
-fn remedy(error: &kube::Error) -> &'static str {
-    if !matches!(error, kube::Error::Api(status) if status.code == 403) {
-        return "";
-    }
-    ": bind the ClusterRole system:auth-delegator to the operator's service account, or run the operator with --metrics-secure=false"
+/// The failure with its causes, and what to do.
+fn message(error: ReviewError) -> String {
+    let remedy = match &error {
+        ReviewError::Token(kube::Error::Api(status))
+        | ReviewError::Access(kube::Error::Api(status))
+            if status.code == 403 =>
+        {
+            ": bind the ClusterRole system:auth-delegator to the operator's service account, \
+             or run the operator with --metrics-secure=false"
+        }
+        ReviewError::Token(_) | ReviewError::Access(_) | ReviewError::Late => "",
+    };
+    format!("decide who may read the metrics: {:#}{remedy}", anyhow::Error::from(error))
 }
 
 /// Asks the API server about tokens, and remembers its answers.
@@ -105,11 +113,11 @@ impl Gate {
     }
 
     /// Logs the failure, unless another was logged a short time ago.
-    fn warn(&self, error: &ReviewError) {
+    fn warn(&self, error: ReviewError) {
         let (mut warned, now) = (self.warned.lock(), Instant::now());
         if warned.is_none_or(|before| now.duration_since(before) >= WARNING_INTERVAL) {
             *warned = Some(now);
-            tracing::warn!("decide who may read the metrics: {error}");
+            tracing::warn!("{}", message(error));
         }
     }
 }
@@ -166,16 +174,18 @@ pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
         }
         Ok(Verdict::Unauthenticated) => {
             let challenge = [(WWW_AUTHENTICATE, "Bearer")];
-            let text = "give a valid token of a service account: Authorization: Bearer TOKEN\n";
+            let text = "give a valid token of Kubernetes: Authorization: Bearer TOKEN\n";
             (StatusCode::UNAUTHORIZED, challenge, text).into_response()
         }
         Ok(Verdict::Forbidden) => {
-            let text = "the user of this token may not get /metrics: bind a ClusterRole with nonResourceURLs: [/metrics] to it\n";
+            let text = "the user of this token may not get /metrics: bind a ClusterRole with \
+                 nonResourceURLs: [/metrics] to it\n";
             (StatusCode::FORBIDDEN, text).into_response()
         }
         Err(error) => {
-            gate.warn(&error);
-            let text = "the API server could not be asked who may read the metrics: the operator's log has the reason\n";
+            gate.warn(error);
+            let text = "the API server could not be asked who may read the metrics: \
+                 the operator's log has the reason\n";
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
     }
