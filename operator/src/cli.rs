@@ -86,6 +86,15 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_METRICS_BIND", value_name = "ADDRESS")]
     #[arg(default_value = "[::]:8080")]
     pub metrics_bind: SocketAddr,
+    /// Serve /metrics over TLS, to those whom Kubernetes allows to read it; if false, over plain HTTP to anyone
+    #[arg(long, env = "FLUX_OPERATOR_METRICS_SECURE", num_args = 0..=1)]
+    #[arg(default_value_t = true, default_missing_value = "true", require_equals = true)]
+    #[arg(action = clap::ArgAction::Set)]
+    pub metrics_secure: bool,
+    /// Directory with the certificate of /metrics as tls.crt and tls.key, read again when they change; by default the
+    /// operator makes a self-signed one
+    #[arg(long, env = "FLUX_OPERATOR_METRICS_CERT_PATH", value_name = "DIRECTORY")]
+    pub metrics_cert_path: Option<PathBuf>,
     /// Address of /healthz and /readyz; `[::]` also receives IPv4
     #[arg(long, env = "FLUX_OPERATOR_HEALTH_BIND", value_name = "ADDRESS")]
     #[arg(default_value = "[::]:8081")]

@@ -1,5 +1,5 @@
-//! What the programs in a pod have in common: addresses, users, failures to accept, and an HTTP server that no client can
-//! keep from answering others.
+//! What servers have in common: addresses, users, failures to accept, and an HTTP server that no client can keep from
+//! answering others.
 
 mod connections;
 pub mod users;
@@ -13,10 +13,13 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::error::Error;
+use std::future::ready;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Pause after a connection that could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -43,8 +46,25 @@ pub struct HeadLimits {
 pub async fn serve<Answer, Bytes>(
     listener: TcpListener,
     limits: HeadLimits,
+    service: impl FnMut() -> Answer,
+) where
+    Answer: Service<Request<Incoming>, Response = Response<Bytes>> + Send + Sync + 'static,
+    Answer::Future: Send,
+    Answer::Error: Into<Box<dyn Error + Send + Sync>>,
+    Bytes: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    serve_over(listener, limits, |stream| ready(Ok(stream)), service).await;
+}
+
+/// As [`serve`], over what `handshake` makes of each connection, as TLS does. A handshake may take the time of a head.
+pub async fn serve_over<Stream, Handshake, Answer, Bytes>(
+    listener: TcpListener,
+    limits: HeadLimits,
+    mut handshake: impl FnMut(TcpStream) -> Handshake,
     mut service: impl FnMut() -> Answer,
 ) where
+    Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    Handshake: Future<Output = io::Result<Stream>> + Send + 'static,
     Answer: Service<Request<Incoming>, Response = Response<Bytes>> + Send + Sync + 'static,
     Answer::Future: Send,
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -56,28 +76,31 @@ pub async fn serve<Answer, Bytes>(
             sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
+        // The kernel ends a connection whose client reads nothing (tcp(7)).
+        if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
+            continue;
+        }
+        // Each write is a whole answer or event, which must not wait for more.
+        let _ = stream.set_nodelay(true);
         connections.make_room().await;
         let authorised = Authorised::default();
+        let stream = handshake(stream);
         connections.add(authorised.clone(), answer(stream, limits, service(), authorised));
     }
 }
 
-async fn answer<Answer, Bytes>(
-    stream: TcpStream,
+async fn answer<Stream, Answer, Bytes>(
+    handshake: impl Future<Output = io::Result<Stream>>,
     limits: HeadLimits,
     service: Answer,
     authorised: Authorised,
 ) where
+    Stream: AsyncRead + AsyncWrite + Unpin + 'static,
     Answer: Service<Request<Incoming>, Response = Response<Bytes>>,
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
     Bytes: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
 {
-    // The kernel ends a connection whose client reads nothing (tcp(7)).
-    if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
-        return;
-    }
-    // Each write is a whole answer or event, which must not wait for more.
-    let _ = stream.set_nodelay(true);
+    let Ok(Ok(stream)) = timeout(limits.time, handshake).await else { return };
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(authorised.clone());
         service.call(request)

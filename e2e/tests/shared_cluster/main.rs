@@ -15,6 +15,7 @@ mod idle;
 mod install;
 mod lead;
 mod lead_service_lost;
+mod metrics;
 mod mpi;
 mod names;
 mod once;
