@@ -12,7 +12,7 @@ use flux_protocol::client::SocketError;
 use futures::{Stream, StreamExt as _, stream};
 use nix::errno::Errno;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -46,21 +46,32 @@ pub(crate) struct Refusal {
     status: StatusCode,
     /// What is wrong, and what to do.
     pub(crate) detail: String,
+    /// Other fields of the document.
+    more: Map<String, Value>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), more: Map::new() }
     }
 
     pub(crate) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// The same with another field in the document.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
     /// The document of every refusal.
     pub(crate) fn document(&self, path: &str) -> Value {
         let error = self.status.canonical_reason().unwrap_or_default();
-        json!({ "error": error, "detail": self.detail, "path": path })
+        let mut document = json!({ "error": error, "detail": self.detail, "path": path });
+        let fields = document.as_object_mut();
+        fields.into_iter().for_each(|fields| fields.extend(self.more.clone()));
+        document
     }
 
     fn answer(&self, path: &str) -> Response {

@@ -6,7 +6,8 @@ use crate::feed::Feed;
 use crate::instance::{lead_attribute, resources};
 use crate::job_stream::{self, Log};
 use crate::query::{self, Query};
-use crate::submission::Submission;
+use crate::submission::{Defaults, Submission};
+use crate::v1::session::Sessions;
 use crate::{listing, metrics};
 use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::http::header::{
@@ -27,9 +28,9 @@ use std::sync::Arc;
 
 const DOCUMENT: &str = include_str!("openapi.json");
 const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 /// The header of an answer that has not the whole output.
-const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
+pub(crate) const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
 /// Ids go to Flux as signed numbers; it makes none that is larger (RFC 19).
 const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
 
@@ -38,17 +39,19 @@ const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
 pub(crate) struct Served {
     pub(crate) context: Arc<Context>,
     feed: Arc<Feed>,
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 impl Served {
-    pub(crate) fn new(context: Context) -> Self {
-        Self { context: Arc::new(context), feed: Arc::new(Feed::new()) }
+    pub(crate) fn new(context: Context, sessions: Sessions) -> Self {
+        let (context, sessions) = (Arc::new(context), Arc::new(sessions));
+        Self { context, feed: Arc::new(Feed::new()), sessions }
     }
 }
 
-type Answer = Result<Response, Refusal>;
+pub(crate) type Answer = Result<Response, Refusal>;
 
-/// Every path. `openapi.json` describes them.
+/// Every path but those of [`crate::v1`]. `openapi.json` describes them.
 pub(crate) fn routes() -> Router<Served> {
     Router::new()
         .route("/", get(page))
@@ -72,7 +75,7 @@ pub(crate) fn routes() -> Router<Served> {
 }
 
 /// The id of a job in the path, in any of Flux's forms.
-struct JobId(u64);
+pub(crate) struct JobId(pub(crate) u64);
 
 impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
     type Rejection = Refusal;
@@ -128,20 +131,32 @@ async fn submit(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case(JSON) {
-        let detail = "send JSON, with the header Content-Type: application/json";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
-    }
+    require_json(&headers)?;
     let submission = Submission::read(&body).map_err(Refusal::bad)?;
-    let (defaults, urgency) = (&context.defaults, submission.urgency);
-    let (jobspec, validated) = (submission.jobspec(defaults), defaults.validated);
-    let mut socket = context.connect().await?;
-    let id = job_ingest::submit(&mut socket, &jobspec, defaults.uid, urgency, validated).await?;
-    let id = f58_plain(id);
+    let jobspec = submission.jobspec(&context.defaults);
+    let id = f58_plain(ingest(&context, &jobspec, submission.urgency).await?);
     let location = [(LOCATION, format!("/api/v1/jobs/{id}"))];
     Ok((StatusCode::CREATED, location, Json(json!({ "id": id }))).into_response())
+}
+
+/// Refuses a body that is not JSON.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let detail = "send JSON, with the header Content-Type: application/json";
+    let other = || Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+    kind.eq_ignore_ascii_case(JSON).then_some(()).ok_or_else(other)
+}
+
+/// Submits the job as Flux's user, and returns its id.
+pub(crate) async fn ingest(
+    context: &Context,
+    jobspec: &Value,
+    urgency: u64,
+) -> Result<u64, Refusal> {
+    let Defaults { uid, validated, .. } = context.defaults;
+    let mut socket = context.connect().await?;
+    Ok(job_ingest::submit(&mut socket, jobspec, uid, urgency, validated).await?)
 }
 
 async fn jobs(
@@ -237,6 +252,6 @@ async fn instance(State(Served { context, .. }): State<Served>) -> Result<Json<V
     Ok(Json(context.instance().await?))
 }
 
-async fn changes(State(Served { context, feed }): State<Served>) -> Response {
+async fn changes(State(Served { context, feed, .. }): State<Served>) -> Response {
     events(feed.listen(&context))
 }

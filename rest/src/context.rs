@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Context {
     broker: BrokerAddress,
     /// The fingerprint of the token: comparing two fingerprints takes as long for every token.
-    pub(crate) fingerprint: String,
+    fingerprint: String,
     /// A token that was made here, and the code that the page gives once for it.
     code: Mutex<Option<NewToken>>,
     /// Name of the MiniCluster.
@@ -73,6 +73,11 @@ impl Context {
             agent: instance.agent,
             timeline: instance.timeline,
         }
+    }
+
+    /// Whether this is the fingerprint of the token.
+    pub(crate) fn accepts(&self, fingerprint: &str) -> bool {
+        fingerprint.as_bytes().ct_eq(self.fingerprint.as_bytes()).into()
     }
 
     /// The token, at the first use of its code.

@@ -1,7 +1,7 @@
 //! The HTTP API of one instance, and its page. `flux-agent serve` starts this program as Flux's user. Each request opens a
 //! connection of its own to the broker, which ends with the request.
 //!
-//! `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router` admits requests, `calls` answers them.
+//! `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router` admits requests, `calls` and `v1` answer them.
 
 mod answer;
 mod calls;
@@ -15,8 +15,10 @@ mod metrics;
 mod query;
 mod router;
 mod submission;
+mod v1;
 
 use crate::context::{Context, NewToken};
+use crate::v1::session::Sessions;
 use flux_contract::{Exit, ServedInstance, token};
 use flux_server::all_addresses;
 use std::io::{self, Write as _};
@@ -71,8 +73,10 @@ async fn run() -> Result<(), Failure> {
     let address = listener.local_addr().map_err(listening)?;
     // A reader that has gone needs no address.
     let _ = writeln!(io::stdout(), "http://{address}/{query}");
+    let sessions = Sessions::new(getrandom::fill)
+        .map_err(|error| Failure(Exit::Internal, format!("make a key: {error}")))?;
     tokio::select! {
-        () = router::serve(listener, context) => {}
+        () = router::serve(listener, context, sessions) => {}
         () = input_ended(), if until_input_ends => {}
     }
     Ok(())

@@ -2,12 +2,13 @@
 
 use crate::answer::Refusal;
 use crate::listing::{Cursor, Filter};
+use crate::v1::submit;
 use axum::http::Method;
 use flux_protocol::job::JobState;
 use std::collections::BTreeMap;
 
 /// Jobs of an answer, at most and by default.
-const MOST_JOBS: usize = 1000;
+pub(crate) const MOST_JOBS: usize = 1000;
 const JOBS: usize = 100;
 
 /// The parameters of a query by name.
@@ -20,6 +21,11 @@ pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
         ("/api/v1/jobs", "GET") => &["state", "name", "user", "limit", "cursor"],
         ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
         ("/api/v1/jobs/{id}/output", _) => &["stream"],
+        ("/v1/jobs", "GET") => &["details", "listing", "limit", "detail"],
+        ("/v1/jobs/search", "GET") => {
+            &["query", "search", "search[value]", "start", "length", "draw"]
+        }
+        ("/v1/jobs/submit", "POST") => &submit::FIELDS,
         _ => &[],
     }
 }

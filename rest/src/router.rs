@@ -1,9 +1,11 @@
 //! The server: it admits requests that have the token and are within the limits.
 
 use crate::answer::{Refusal, complete};
-use crate::calls::{Served, routes};
+use crate::calls::{self, Served};
 use crate::context::Context;
 use crate::query;
+use crate::v1;
+use crate::v1::session::Sessions;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -13,12 +15,10 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use flux_contract::token::fingerprint;
 use flux_server::{Authorised, HeadLimits};
 use futures::StreamExt as _;
 use hyper_util::service::TowerToHyperService;
-use std::time::Duration;
-use subtle::ConstantTimeEq as _;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -29,22 +29,23 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, time: REQUEST_TIME
 const BODY_LIMIT: usize = 1 << 20;
 /// Bytes beyond that limit that the server reads and drops: if it closed the connection, the client would lose the answer.
 const DROPPED: usize = 32 << 20;
-/// The paths that need no token: the page itself shows nothing without one.
-const OPEN: [&str; 3] = ["/", "/health", "/api/v1/health"];
+/// The paths that need no token in the header: the page itself shows nothing without one.
+const OPEN: [&str; 4] = ["/", "/health", "/api/v1/health", v1::TOKEN];
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, context: Context) {
-    let router = router(Served::new(context));
+pub(crate) async fn serve(listener: TcpListener, context: Context, sessions: Sessions) {
+    let router = router(Served::new(context, sessions));
     flux_server::serve(listener, HEAD_LIMITS, || TowerToHyperService::new(router.clone())).await;
 }
 
 fn router(served: Served) -> Router {
-    routes().layer(from_fn_with_state(served.clone(), answer)).with_state(served)
+    let routes = calls::routes().merge(v1::calls::routes());
+    routes.layer(from_fn_with_state(served.clone(), answer)).with_state(served)
 }
 
 async fn answer(State(served): State<Served>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let answer = match admit(&served.context.fingerprint, request).await {
+    let answer = match admit(&served, request).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -53,9 +54,9 @@ async fn answer(State(served): State<Served>, request: Request, next: Next) -> R
 
 /// The request with its whole body, and with its query as a value. A client without the token learns no more than that
 /// the server is there.
-async fn admit(expected: &str, request: Request) -> Result<Request, Refusal> {
+async fn admit(served: &Served, request: Request) -> Result<Request, Refusal> {
     let (mut head, body) = request.into_parts();
-    if !OPEN.contains(&head.uri.path()) && !has_token(&head, expected) {
+    if !OPEN.contains(&head.uri.path()) && !has_token(&head, served) {
         // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
         let detail = "send the header Authorization: Bearer TOKEN; the user who started the server has the token";
@@ -73,12 +74,12 @@ async fn admit(expected: &str, request: Request) -> Result<Request, Refusal> {
     Ok(Request::from_parts(head, body?.into()))
 }
 
-fn has_token(head: &Parts, expected: &str) -> bool {
+fn has_token(head: &Parts, served: &Served) -> bool {
     let header = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let header = header.and_then(|value| value.split_once(' '));
     let given = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     given.is_some_and(|(_, given)| {
-        fingerprint(given.trim()).as_bytes().ct_eq(expected.as_bytes()).into()
+        served.context.accepts(&served.sessions.fingerprint(given.trim(), SystemTime::now()))
     })
 }
 

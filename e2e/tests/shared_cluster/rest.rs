@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// In an image with curl.
-const SPEC: &str =
+pub(crate) const SPEC: &str =
     "{size: 2, interactive: true, flux: {rest: {}}, containers: [{image: 'nginx:1'}]}";
 
 /// As Pod Security `restricted` wants it, with a read-only root.
@@ -13,7 +13,7 @@ const RESTRICTED: &str = "{size: 1, interactive: true, flux: {rest: {}}, \
     readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}]}";
 
 /// The Secret that the condition names, and the token in it.
-async fn token(run: &Instance<'_>) -> Result<(String, String)> {
+pub(crate) async fn token(run: &Instance<'_>) -> Result<(String, String)> {
     let condition = run.await_condition("RestReady", "the token is in the Secret").await?;
     let (_, secret) = condition.message.rsplit_once(" Secret ").context("no Secret is named")?;
     let secret = secret.split(',').next().unwrap_or_default().to_owned();
@@ -33,7 +33,7 @@ async fn ask(run: &Instance<'_>, path: &str, more: &[&str]) -> Result<(String, S
 }
 
 /// Waits until the Service leads to the server.
-async fn served(run: &Instance<'_>) -> Result<()> {
+pub(crate) async fn served(run: &Instance<'_>) -> Result<()> {
     let answers = async || ask(run, "/health", &[]).await.is_ok_and(|(code, _)| code == "200");
     until_true("the API to be reached", async || Ok(answers().await)).await
 }

@@ -8,6 +8,8 @@ mod broker;
 mod browser;
 mod instance;
 mod page;
+mod restful;
 mod schema;
 mod serve;
 mod server;
+mod v1;
