@@ -21,11 +21,11 @@ pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
         ("/api/v1/jobs", "GET") => &["state", "name", "user", "limit", "cursor"],
         ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
         ("/api/v1/jobs/{id}/output", _) => &["stream"],
-        ("/v1/jobs", "GET") => &["details", "listing", "limit", "detail"],
-        ("/v1/jobs/search", "GET") => {
+        ("/v1/jobs", _) => &["details", "listing", "limit", "detail"],
+        ("/v1/jobs/search", _) => {
             &["query", "search", "search[value]", "start", "length", "draw"]
         }
-        ("/v1/jobs/submit", "POST") => &submit::FIELDS,
+        ("/v1/jobs/submit", _) => &submit::FIELDS,
         _ => &[],
     }
 }
