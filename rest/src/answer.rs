@@ -12,7 +12,7 @@ use flux_protocol::client::SocketError;
 use futures::{Stream, StreamExt as _, stream};
 use nix::errno::Errno;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -68,10 +68,10 @@ impl Refusal {
     /// The document of every refusal.
     pub(crate) fn document(&self, path: &str) -> Value {
         let error = self.status.canonical_reason().unwrap_or_default();
-        let mut document = json!({ "error": error, "detail": self.detail, "path": path });
-        let fields = document.as_object_mut();
-        fields.into_iter().for_each(|fields| fields.extend(self.more.clone()));
-        document
+        let fields = [("error", error), ("detail", &self.detail), ("path", path)];
+        let mut document = self.more.clone();
+        document.extend(fields.map(|(name, text)| (name.to_owned(), text.into())));
+        document.into()
     }
 
     fn answer(&self, path: &str) -> Response {

@@ -2,7 +2,6 @@
 
 use crate::answer::Refusal;
 use crate::listing::{Cursor, Filter};
-use crate::v1::submit;
 use axum::http::Method;
 use flux_protocol::job::JobState;
 use std::collections::BTreeMap;
@@ -22,10 +21,20 @@ pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
         ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
         ("/api/v1/jobs/{id}/output", _) => &["stream"],
         ("/v1/jobs", _) => &["details", "listing", "limit", "detail"],
-        ("/v1/jobs/search", _) => {
-            &["query", "search", "search[value]", "start", "length", "draw"]
-        }
-        ("/v1/jobs/submit", _) => &submit::FIELDS,
+        ("/v1/jobs/search", _) => &["query", "search", "search[value]", "start", "length", "draw"],
+        ("/v1/jobs/submit", _) => &[
+            "command",
+            "num_tasks",
+            "cores_per_task",
+            "gpus_per_task",
+            "num_nodes",
+            "exclusive",
+            "option_flags",
+            "envars",
+            "workdir",
+            "runtime",
+            "is_launcher",
+        ],
         _ => &[],
     }
 }

@@ -60,6 +60,6 @@ fn the_clients_of_flux_restful_work_with_the_secret_of_an_instance() {
             python.envs([("FLUX_USER", "fluxuser"), ("FLUX_SECRET_KEY", "any")]);
             programs::run(&mut python)?;
         }
-        run.complete().await
+        run.complete().await.map(drop)
     });
 }

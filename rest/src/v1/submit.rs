@@ -6,25 +6,14 @@ use flux_protocol::jobspec::Variables;
 use serde_json::{Map, Value, json};
 use std::mem;
 
-/// The fields that a request may have.
-pub(crate) const FIELDS: [&str; 11] = [
-    "command",
-    "num_tasks",
-    "cores_per_task",
-    "gpus_per_task",
-    "num_nodes",
-    "exclusive",
-    "option_flags",
-    "envars",
-    "workdir",
-    "runtime",
-    "is_launcher",
-];
-/// Those that are numbers.
+/// Fields that are numbers.
 const NUMBERS: [&str; 5] = ["num_tasks", "cores_per_task", "gpus_per_task", "num_nodes", "runtime"];
 /// Fields that have another name in [`Submission`].
 const RENAMED: [(&str, &str); 3] =
     [("envars", "environment"), ("workdir", "cwd"), ("runtime", "duration")];
+
+/// Parts that the name of an option may have: more than Flux knows, and few enough to be a document inside of documents.
+const MOST_PARTS: usize = 8;
 
 /// A job that a client of flux-restful submits.
 #[derive(Debug, PartialEq)]
@@ -173,7 +162,7 @@ impl Fields {
             if name.starts_with('-') {
                 let what = format!("Please provide keys without -o, {name} is invalid.");
                 self.wrong("option_flags", &what);
-            } else if name.split('.').any(str::is_empty) {
+            } else if name.split('.').any(str::is_empty) || name.split('.').count() > MOST_PARTS {
                 self.wrong("option_flags", &format!("{name:?} is no name of an option"));
             }
             // As `flux run --setopt` takes it.
@@ -208,10 +197,12 @@ pub(crate) fn switch(query: &Query, name: &str) -> Result<bool, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::read;
+    use crate::query::{names, read};
+    use axum::http::Method;
 
     fn submitted(query: &str, body: &str) -> Result<Value, String> {
-        let query = read(query, &FIELDS).map_err(|refusal| refusal.detail)?;
+        let query = read(query, names("/v1/jobs/submit", &Method::POST))
+            .map_err(|refusal| refusal.detail)?;
         let submitted = Submitted::read(&query, body.as_bytes()).map_err(|all| all.join("; "))?;
         let defaults = Defaults {
             directory: "/work".to_owned(),
@@ -282,10 +273,18 @@ mod tests {
         }
     }
 
-    /// No text makes the reader recurse.
+    /// No text makes the reader, or the jobspec, recurse.
     #[test]
-    fn variables_are_no_deep_document() {
-        let deep = "%5B".repeat(16 << 10);
-        assert!(submitted(&format!("command=a&envars={deep}"), "").is_err());
+    fn nothing_becomes_a_deep_document() {
+        let brackets = "%5B".repeat(16 << 10);
+        assert!(submitted(&format!("command=a&envars={brackets}"), "").is_err());
+        let parts = "a.".repeat(500_000);
+        for body in [
+            format!(r#"{{"command":"a","option_flags":"{parts}a=1"}}"#),
+            format!(r#"{{"command":"a","option_flags":"a={}"}}"#, "[".repeat(1 << 19)),
+        ] {
+            let _ = submitted("", &body);
+        }
+        assert!(submitted("command=a&option_flags=a.a.a.a.a.a.a.a.a%3D1", "").is_err());
     }
 }
