@@ -103,7 +103,8 @@ fn the_document_has_every_method_and_parameter() {
         let allowed: BTreeSet<_> = allowed.lines().next().unwrap().split(',').collect();
         let names = known.iter().map(|(name, _)| name.as_str());
         // A router that knows GET knows HEAD.
-        assert_eq!(allowed, names.chain(["head"]).collect(), "{path}");
+        let head = methods.get("get").map(|_| "head");
+        assert_eq!(allowed, names.chain(head).collect(), "{path}");
         for (method, call) in known {
             let parameters = call["parameters"].as_array().into_iter().flatten();
             let queries = parameters.filter(|it| it["in"] == "query");
