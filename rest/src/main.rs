@@ -1,7 +1,8 @@
 //! The HTTP API of one instance, and its page. `flux-agent serve` starts this program as Flux's user. Each request opens a
 //! connection of its own to the broker, which ends with the request.
 //!
-//! `access` decides who may do what. `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router` admits requests, `calls` answers them.
+//! `access` decides who may do what, and `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router`
+//! admits requests, `calls` answers them; `files` and `tls` take what is replaced while the server runs.
 
 mod access;
 mod answer;
