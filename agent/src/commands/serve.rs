@@ -38,7 +38,7 @@ pub(crate) struct Serve {
 }
 
 /// Returns only when it failed.
-pub(crate) fn run(serve: Serve) -> Result<(), Failure> {
+pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let pod = PodContext::read(&serve.pod)?;
     // Flux's user may not be allowed to read these files.
     let access = if serve.as_configured {

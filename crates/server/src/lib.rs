@@ -13,6 +13,7 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::error::Error;
+use std::future::{Ready, ready};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,8 +40,8 @@ pub struct HeadLimits {
 }
 
 /// The connection as it is, for [`serve`].
-pub async fn plain(stream: TcpStream) -> Option<TcpStream> {
-    Some(stream)
+pub fn plain(stream: TcpStream) -> Ready<Option<TcpStream>> {
+    ready(Some(stream))
 }
 
 /// Answers one request on each connection of `listener`, until the future is dropped. `open` makes of a connection that on

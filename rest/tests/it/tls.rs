@@ -84,13 +84,13 @@ fn a_renewed_certificate_is_taken_and_a_broken_one_is_not() {
 #[test]
 fn clients_without_a_handshake_get_nothing_and_keep_no_other_out() {
     let encrypted = Encrypted::start();
-    let begin = |text: &str| server::begin(encrypted.address, text).unwrap();
+    let open = |text: &str| server::begin(encrypted.address, text).unwrap();
     let mut answer = Vec::new();
     // The server may reset such a connection.
-    let _ = begin("GET /health HTTP/1.0\r\n\r\n").read_to_end(&mut answer);
+    let _ = open("GET /health HTTP/1.0\r\n\r\n").read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     // The beginning of a handshake of 512 bytes.
-    let silent: Vec<_> = (0..100).flat_map(|_| ["", "\x16\x03\x01\x02\0"].map(begin)).collect();
+    let silent: Vec<_> = (0..100).flat_map(|_| ["", "\x16\x03\x01\x02\0"].map(open)).collect();
     let began = Instant::now();
     for _ in 0..10 {
         assert!(encrypted.serves_with(&encrypted.certificate));
