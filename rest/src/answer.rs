@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(crate) const RETRY: HeaderValue = HeaderValue::from_static("1");
 /// The longest time without a line in a stream of events: a comment shows each side that the other is there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(15);
-/// The headers of every answer: a browser keeps none, does not guess what it is, and names the page's address, in which
-/// the token is, to no other site.
+/// The headers of every answer: a browser keeps none, does not guess what it is, and names the page's address to no other
+/// site.
 const HEADERS: [(HeaderName, &str); 3] = [
     (CACHE_CONTROL, "no-store"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),

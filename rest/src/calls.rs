@@ -1,5 +1,6 @@
 //! The calls of the API: what each path and method does.
 
+use crate::access::{Access, EXCHANGE};
 use crate::answer::{RETRY, Refusal, events};
 use crate::context::Context;
 use crate::feed::Feed;
@@ -16,14 +17,14 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use flux_protocol::client::{job_ingest, job_list, job_manager};
 use flux_protocol::job_id::{self, f58_plain};
 use nix::errno::Errno;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 const DOCUMENT: &str = include_str!("openapi.json");
@@ -43,9 +44,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(context: Context, sessions: Sessions) -> Self {
-        let (context, sessions) = (Arc::new(context), Arc::new(sessions));
-        Self { context, feed: Arc::new(Feed::new()), sessions }
+    pub(crate) fn new(context: Arc<Context>, sessions: Sessions) -> Self {
+        Self { context, feed: Arc::new(Feed::new()), sessions: Arc::new(sessions) }
     }
 }
 
@@ -60,6 +60,7 @@ pub(crate) fn routes() -> Router<Served> {
         .route("/api/v1", get(about))
         .route("/api/v1/", get(about))
         .route("/api/v1/health", get(health))
+        .route(EXCHANGE, post(exchange))
         .route("/api/v1/openapi.json", get(([(CONTENT_TYPE, JSON)], DOCUMENT)))
         .route("/api/v1/jobs", get(jobs).post(submit))
         .route("/api/v1/jobs/{id}", get(job).delete(cancel))
@@ -89,18 +90,41 @@ impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
     }
 }
 
-async fn page(
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
-) -> impl IntoResponse {
-    let mut page = Cow::from(include_str!("page.html"));
-    if let Some(token) = query.get("code").and_then(|code| context.token_of(code)) {
-        let (empty, full) =
-            ("name=\"token\" content=\"", format!("name=\"token\" content=\"{token}"));
-        page = page.replacen(empty, &full, 1).into();
-    }
+async fn page() -> impl IntoResponse {
     // No other site shows the page as its own.
-    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(page))
+    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(include_str!("page.html")))
+}
+
+/// The body of a request for a token.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exchange {
+    code: String,
+}
+
+async fn exchange(
+    State(Served { context, .. }): State<Served>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    require_json(&headers)?;
+    let read = serde_json::from_slice(&body);
+    let Exchange { code } = read.map_err(|why| Refusal::bad(format!("the body: {why}")))?;
+    let used = || {
+        let detail = "the code is wrong, or was used: start the server again for another address";
+        Refusal::new(StatusCode::FORBIDDEN, detail)
+    };
+    let token = context.token_of(&code).ok_or_else(used)?;
+    Ok(Json(json!({ "token": token })).into_response())
+}
+
+/// Refuses a body that is not said to be JSON. No page of another site can send that without asking first.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let detail = "send JSON, with the header Content-Type: application/json";
+    let other = || Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+    kind.eq_ignore_ascii_case(JSON).then_some(()).ok_or_else(other)
 }
 
 async fn health() -> Json<Value> {
@@ -114,7 +138,10 @@ async fn metrics(State(Served { context, .. }): State<Served>) -> Answer {
     Ok(([(CONTENT_TYPE, metrics::KIND)], metrics::text(&jobs, &ranks)).into_response())
 }
 
-async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+async fn about(
+    State(Served { context, .. }): State<Served>,
+    Extension(access): Extension<Access>,
+) -> Result<Json<Value>, Refusal> {
     let mut socket = context.connect().await?;
     let mut value = async |name| lead_attribute(&mut socket, name).await;
     let (version, rank, size) =
@@ -122,7 +149,7 @@ async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Valu
     let number = |text: String| text.parse::<u32>().unwrap_or_default();
     Ok(Json(json!({
         "name": context.cluster, "user": context.user(context.defaults.uid),
-        "broker_version": version, "rank": number(rank), "size": number(size),
+        "broker_version": version, "rank": number(rank), "size": number(size), "access": access,
     })))
 }
 
@@ -137,15 +164,6 @@ async fn submit(
     let id = f58_plain(ingest(&context, &jobspec, submission.urgency).await?);
     let location = [(LOCATION, format!("/api/v1/jobs/{id}"))];
     Ok((StatusCode::CREATED, location, Json(json!({ "id": id }))).into_response())
-}
-
-/// Refuses a body that is not JSON.
-pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let detail = "send JSON, with the header Content-Type: application/json";
-    let other = || Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
-    kind.eq_ignore_ascii_case(JSON).then_some(()).ok_or_else(other)
 }
 
 /// Submits the job as Flux's user, and returns its id.

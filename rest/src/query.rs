@@ -16,7 +16,6 @@ pub(crate) type Query = BTreeMap<String, String>;
 /// The names that the query of a request with this method may have, for a path as the router has it.
 pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
     match (path, method.as_str()) {
-        ("/", _) => &["token", "code"],
         ("/api/v1/jobs", "GET") => &["state", "name", "user", "limit", "cursor"],
         ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
         ("/api/v1/jobs/{id}/output", _) => &["stream"],

@@ -46,7 +46,7 @@ fn the_clients_of_flux_restful_work_with_the_secret_of_an_instance() {
     with_real_flux("restful", "the clients of flux-restful", why, async |trial| {
         let run = trial.start("restful", rest::SPEC).await?;
         run.ready_with(2).await?;
-        let (_, token) = rest::token(&run).await?;
+        let (_, [token, _]) = rest::tokens(&run).await?;
         rest::served(&run).await?;
         for (package, command_line, more) in [
             ("flux_restful.client.main", "flux_restful.client.commands", None),

@@ -1,5 +1,6 @@
 //! The calls of `/v1`: what each path and method does.
 
+use crate::access::Access;
 use crate::answer::Refusal;
 use crate::calls::{Answer, JobId, Served, TEXT, TRUNCATED, ingest, require_json};
 use crate::context::Context;
@@ -52,7 +53,7 @@ async fn begin_session(
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = session::handed_over(header).map_err(Refusal::bad)?;
     let fingerprint = token::fingerprint(&token);
-    if !context.accepts(&fingerprint) {
+    if context.tokens.borrow().access(&fingerprint) == Access::None {
         return Err(Refusal::bad("the token is another one"));
     }
     let session = sessions.begin(&fingerprint, SystemTime::now());

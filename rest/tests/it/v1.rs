@@ -1,9 +1,10 @@
 //! The API of flux-restful over HTTP.
 
 use crate::serve::{JSON, Server};
-use crate::server::TOKEN;
+use crate::server::{READER, TOKEN};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use serde_json::{Value, json};
+use std::io::Read as _;
 
 /// The header that hands `pass` over, as the clients of flux-restful make it; the signature is that of another key.
 fn handing_over(pass: &str, algorithm: &str) -> String {
@@ -13,9 +14,9 @@ fn handing_over(pass: &str, algorithm: &str) -> String {
     format!("Authorization: Bearer {head}.{payload}.c2lnbmF0dXJl\r\n")
 }
 
-/// What the server issues to a client with the token.
-fn session(server: &Server) -> String {
-    let answer = server.ask("POST /v1/token", &handing_over(TOKEN, "HS256"), "");
+/// What the server issues to a client with this token.
+fn session(server: &Server, token: &str) -> String {
+    let answer = server.ask("POST /v1/token", &handing_over(token, "HS256"), "");
     assert_eq!((answer.status, &answer.json()["token_type"]), (200, &json!("Bearer")));
     answer.json()["access_token"].as_str().unwrap().to_owned()
 }
@@ -26,7 +27,7 @@ fn a_session_opens_both_apis_and_no_other_server() {
     let head = |session: &str| format!("Authorization: Bearer {session}\r\n");
     let first = server.ask("GET /v1/jobs", "", "");
     assert!(first.status == 401 && first.head.contains("www-authenticate: bearer"), "{first:?}");
-    let session = session(&server);
+    let session = session(&server, TOKEN);
     assert!(!session.contains(TOKEN), "{session}");
     for path in ["/v1/jobs", "/api/v1/jobs"] {
         assert_eq!(server.ask(&format!("GET {path}"), &head(&session), "").status, 200, "{path}");
@@ -44,11 +45,33 @@ fn a_session_opens_both_apis_and_no_other_server() {
     }
 }
 
+#[test]
+fn a_session_of_the_token_that_reads_changes_nothing() {
+    let server = Server::start();
+    let head = format!("Authorization: Bearer {}\r\n", session(&server, READER));
+    for (request, status) in [
+        ("GET /v1/jobs", 200),
+        ("GET /v1/nodes", 200),
+        ("POST /v1/jobs/submit?command=a", 403),
+        ("POST /v1/jobs/1/cancel", 403),
+        ("POST /v1/service/stop", 403),
+    ] {
+        assert_eq!(server.ask(request, &head, "").status, status, "{request}");
+    }
+    // A session ends with its token, and with it its streams.
+    let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: hello\r\n{head}\r\n");
+    let mut stream = server.begin(&request);
+    stream.read_exact(&mut [0; 12]).unwrap();
+    server.place.accept(TOKEN, "another");
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(server.ask("GET /v1/nodes", &head, "").status, 401);
+}
+
 /// 401 would make a client begin again.
 #[test]
 fn another_token_gets_no_session() {
     let server = Server::start();
-    let session = format!("Authorization: Bearer {}\r\n", session(&server));
+    let session = format!("Authorization: Bearer {}\r\n", session(&server, TOKEN));
     for (head, detail) in [
         ("", "the header Authorization is missing"),
         ("Authorization: Bearer x\r\n", "has no JWT"),
