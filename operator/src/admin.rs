@@ -19,7 +19,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use certificate::Certificate;
-use flux_server::{HeadLimits, serve_over};
+use flux_server::HeadLimits;
 use futures::FutureExt as _;
 use gate::{Gate, METRICS_PATH, guard};
 use hyper_util::service::TowerToHyperService;
@@ -150,9 +150,12 @@ fn metrics_route(metrics: Arc<Metrics>) -> Router {
 async fn serve_protected(listener: TcpListener, metrics: Router, protection: Protection) {
     let Protection { certificate, gate } = protection;
     let routes = metrics.route_layer(from_fn_with_state(gate, guard));
-    let handshake =
-        |stream: TcpStream| TlsAcceptor::from(certificate.config(Instant::now())).accept(stream);
-    serve_over(listener, HEAD, handshake, || TowerToHyperService::new(routes.clone())).await;
+    let handshake = |stream: TcpStream| {
+        let accept = TlsAcceptor::from(certificate.config(Instant::now())).accept(stream);
+        accept.map(Result::ok)
+    };
+    flux_server::serve(listener, HEAD, handshake, || TowerToHyperService::new(routes.clone()))
+        .await;
 }
 
 async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {

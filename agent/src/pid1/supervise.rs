@@ -477,7 +477,7 @@ impl<'run> Supervision<'run> {
             self.submit(run, &client, argv);
         }
         run.progress.command_started();
-        self.api = run.config.rest.as_ref().map(|rest| rest::serve(run, rest));
+        self.api = run.config.rest.as_ref().map(|_| rest::serve(run));
     }
 
     fn submit(&mut self, run: &Run, client: &FluxClient, argv: &[String]) {

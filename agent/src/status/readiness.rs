@@ -66,7 +66,7 @@ impl ReadinessServer {
                 respond(request, reports.clone())
             })
         };
-        flux_server::serve(self.listener, HEAD_LIMITS, service).await;
+        flux_server::serve(self.listener, HEAD_LIMITS, flux_server::plain, service).await;
     }
 }
 

@@ -135,7 +135,7 @@ fn changes_by_settings() {
         config.network.bootstrap = child_of("fd00::9", "far-0,sample-1");
     });
     changes.show("the API, whose jobs come one by one", "sample-0", |config, _| {
-        config.rest = Some(Rest { port: 8080, token_sha256: "0".repeat(64) });
+        config.rest = Some(Rest { port: 8080, ..Rest::default() });
     });
     for archive in ["/state/a.tar", "/state/a.tar.xz", "/state/flux"] {
         changes.show(&format!("the archive {archive}"), "sample-0", |config, _| {

@@ -10,7 +10,7 @@ pub use fixed_fields::{FixedFields, RUN_KEY};
 
 use crate::crd::{Autoscale, Gang, Install, Medium, MiniCluster};
 use flux_contract::{
-    AgentConfig, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError,
+    AgentConfig, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError, Rest,
     SidecarConfig, Submission, Workload,
 };
 use k8s_openapi::api::batch::v1::Job;
@@ -118,7 +118,7 @@ impl Cluster {
 
     /// True when programs or people use the instance while it runs.
     pub const fn is_used_while_up(&self) -> bool {
-        self.runner.workload.is_interactive() || self.flux.rest_port.is_some()
+        self.runner.workload.is_interactive() || self.flux.rest.is_some()
     }
 
     /// Reduces the number of pods, and with it the quorum and the nodes that the command asks for.
@@ -132,7 +132,11 @@ impl Cluster {
     /// is refused: a Service would name pods, ports or containers that the instance does not have.
     pub fn keep_services(&mut self, job: &Job, running: &AgentConfig) {
         self.headless_name.clone_from(&running.network.headless_service);
-        self.flux.rest_port = running.rest.as_ref().map(|rest| rest.port);
+        let rotation = self.flux.rest.take().map(|rest| rest.rotation);
+        self.flux.rest.clone_from(&running.rest);
+        if let (Some(rest), Some(rotation)) = (&mut self.flux.rest, rotation) {
+            rest.rotation = rotation;
+        }
         let refused = self.fixed_fields.changed_since(job.annotations());
         self.sidecars.retain(|sidecar| {
             let of_service = ["", ".name", ".ports"].map(|it| format!("{}{it}", sidecar.field));
@@ -215,8 +219,10 @@ pub struct Flux {
     pub curve: Curve,
     /// Hosts in the order of their ranks, and the lead if another cluster has it.
     pub bootstrap: Bootstrap,
-    /// Port of the API of the instance on the lead, if there is one.
-    pub rest_port: Option<u16>,
+    /// The API of the instance on the lead, if there is one. The operator adds the fingerprints of its tokens.
+    pub rest: Option<Rest>,
+    /// Secret with the certificate of the API.
+    pub rest_tls_secret: Option<String>,
     /// Secret with a munge key, which the agent installs.
     pub munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.

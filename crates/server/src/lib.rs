@@ -13,8 +13,7 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::error::Error;
-use std::future::ready;
-use std::io;
+use std::future::{Ready, ready};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -40,31 +39,23 @@ pub struct HeadLimits {
     pub time: Duration,
 }
 
-/// Answers one request on each connection of `listener`, until the future is dropped. `service` makes what answers on a
-/// connection, and each request has its [`Authorised`] among its extensions. Where there are too many connections the
-/// oldest without an authorised request is closed.
-pub async fn serve<Answer, Bytes>(
-    listener: TcpListener,
-    limits: HeadLimits,
-    service: impl FnMut() -> Answer,
-) where
-    Answer: Service<Request<Incoming>, Response = Response<Bytes>> + Send + Sync + 'static,
-    Answer::Future: Send,
-    Answer::Error: Into<Box<dyn Error + Send + Sync>>,
-    Bytes: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
-{
-    serve_over(listener, limits, |stream| ready(Ok(stream)), service).await;
+/// The connection as it is, for [`serve`].
+pub fn plain(stream: TcpStream) -> Ready<Option<TcpStream>> {
+    ready(Some(stream))
 }
 
-/// As [`serve`], over what `handshake` makes of each connection, as TLS does. A handshake may take the time of a head.
-pub async fn serve_over<Stream, Handshake, Answer, Bytes>(
+/// Answers one request on each connection of `listener`, until the future is dropped. `open` makes of a connection that on
+/// which the request comes, as by a handshake, which may take as long as the head of a request. `service` makes what
+/// answers on a connection, and each request has its [`Authorised`] among its extensions. Where there are too many
+/// connections the oldest without an authorised request is closed.
+pub async fn serve<Opened, Stream, Answer, Bytes>(
     listener: TcpListener,
     limits: HeadLimits,
-    mut handshake: impl FnMut(TcpStream) -> Handshake,
+    mut open: impl FnMut(TcpStream) -> Opened,
     mut service: impl FnMut() -> Answer,
 ) where
+    Opened: Future<Output = Option<Stream>> + Send + 'static,
     Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    Handshake: Future<Output = io::Result<Stream>> + Send + 'static,
     Answer: Service<Request<Incoming>, Response = Response<Bytes>> + Send + Sync + 'static,
     Answer::Future: Send,
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -76,21 +67,25 @@ pub async fn serve_over<Stream, Handshake, Answer, Bytes>(
             sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
+        connections.make_room().await;
         // The kernel ends a connection whose client reads nothing (tcp(7)).
         if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
             continue;
         }
         // Each write is a whole answer or event, which must not wait for more.
         let _ = stream.set_nodelay(true);
-        connections.make_room().await;
         let authorised = Authorised::default();
-        let stream = handshake(stream);
-        connections.add(authorised.clone(), answer(stream, limits, service(), authorised));
+        let (opened, service) = (timeout(limits.time, open(stream)), service());
+        connections.add(authorised.clone(), async move {
+            if let Ok(Some(stream)) = opened.await {
+                answer(stream, limits, service, authorised).await;
+            }
+        });
     }
 }
 
 async fn answer<Stream, Answer, Bytes>(
-    handshake: impl Future<Output = io::Result<Stream>>,
+    stream: Stream,
     limits: HeadLimits,
     service: Answer,
     authorised: Authorised,
@@ -100,7 +95,6 @@ async fn answer<Stream, Answer, Bytes>(
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
     Bytes: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
 {
-    let Ok(Ok(stream)) = timeout(limits.time, handshake).await else { return };
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(authorised.clone());
         service.call(request)
@@ -109,4 +103,28 @@ async fn answer<Stream, Answer, Bytes>(
     server.timer(TokioTimer::new()).header_read_timeout(limits.time);
     server.keep_alive(false).max_buf_size(limits.bytes);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::future::pending;
+    use tokio::io::AsyncReadExt as _;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_handshake_does_not_end_is_closed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = HeadLimits { bytes: 8192, time: Duration::from_secs(10) };
+        let respond = || service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+        let client = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap()
+        };
+        tokio::select! {
+            () = serve(listener, limits, |_| pending::<Option<TcpStream>>(), respond) => {}
+            read = client => assert_eq!(read, 0),
+        }
+    }
 }

@@ -29,6 +29,7 @@ mod quiet_events;
 mod refusals;
 mod replace;
 mod rest;
+mod restful;
 mod result;
 mod runs;
 mod scale_down;

@@ -31,7 +31,7 @@ use flux_api::cluster::{Cluster, ServicesPod};
 use flux_api::crd::Installed;
 use flux_api::objects::gang::GangScheduler;
 use flux_api::objects::install::{self, ImageVolumeSupport};
-use flux_api::objects::{self, Images};
+use flux_api::objects::{self, Images, RestTokens};
 use flux_contract::{AgentConfig, Bootstrap};
 use flux_protocol::Redacted;
 use instance_api::ApiEndpoint;
@@ -66,8 +66,8 @@ pub(super) struct DecisionInput<'input> {
     pub(super) images: &'input Images,
     /// Whether pods can have image volumes; the error is why not.
     pub(super) image_volumes: ImageVolumeSupport,
-    /// A random token for an API that has none yet; absent without `flux.rest`.
-    pub(super) rest_token: Option<Redacted<String>>,
+    /// Random tokens for an API that needs new ones; absent without `flux.rest`.
+    pub(super) rest_tokens: Option<RestTokens>,
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct Plan {
 pub(super) struct Writes {
     /// The headless Service, then the lead's, whose address the `ConfigMap` needs.
     pub(super) services: Vec<Change<Service>>,
-    /// The CURVE certificate of a new Job, and the token of its API.
+    /// The CURVE certificate of a new Job, and the tokens of its API.
     pub(super) secrets: Vec<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
     /// A pod of the lead that containers of others keep running.
@@ -240,7 +240,9 @@ fn specified_writes(
         config.network.lead_address = None;
     }
     let present = live.config.as_ref().and_then(|running| running.rest.clone());
-    let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
+    // Without a Job no agent knows them yet.
+    let present = present.filter(|rest| job.is_some() || instance_api::may_rotate(rest));
+    let tokens = instance_api::secret(&cluster, &mut config, present, input.rest_tokens.as_ref());
     let mut desired =
         objects::build(&cluster, &config, input.images, input.generation).map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
@@ -256,7 +258,7 @@ fn specified_writes(
     let holds_too_long = plan.held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
     let config_map = desired.config_map;
     let writes = Writes {
-        secrets: secrets(input, &cluster, job, token)?,
+        secrets: secrets(input, &cluster, job, tokens)?,
         services_pod,
         held_pod: if holds_too_long { held::delete_pod(live) } else { Change::Keep },
         config_map: record::with_its_keys(
@@ -291,18 +293,18 @@ fn services_pod(
     }
 }
 
-/// The Secrets to create: the CURVE certificate of a new Job, and `token` of its API.
+/// The Secrets to create: the CURVE certificate of a new Job, and the `tokens` of its API.
 fn secrets(
     input: &DecisionInput<'_>,
     cluster: &Cluster,
     job: Option<&Job>,
-    token: Option<Redacted<Secret>>,
+    tokens: Option<Redacted<Secret>>,
 ) -> Result<Vec<Redacted<Secret>>, Error> {
     let curve = match job {
         Some(_) => None,
         None => objects::secret(cluster, input.draw).map_err(Error::Curve)?,
     };
-    Ok(curve.into_iter().chain(token).collect())
+    Ok(curve.into_iter().chain(tokens).collect())
 }
 
 /// The largest possible size: the number of hosts registered with Flux that are pods of this MiniCluster.

@@ -18,6 +18,7 @@ use super::status::{Facts, status};
 use flux_api::cluster::Identity;
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_api::objects::RestTokens;
 use flux_api::objects::install::depends_on_nodes;
 use flux_contract::token;
 use flux_protocol::Redacted;
@@ -147,7 +148,7 @@ fn decision_input<'context>(
     now: &Time,
 ) -> DecisionInput<'context> {
     let cluster = unreadable.map_or_else(|| validate(mini_cluster, &context.defaults), Err);
-    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest_port.is_some());
+    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest.is_some());
     if let Err(violations) = &cluster {
         tracing::debug!(%violations, "the specification is invalid");
     }
@@ -159,10 +160,14 @@ fn decision_input<'context>(
         answer: Answer::None,
         images: &context.images,
         image_volumes: Err("the operator has not checked the nodes".to_owned()),
-        rest_token: (has_api.then(|| token::random(getrandom::fill).ok()).flatten())
-            .map(Redacted::new),
+        rest_tokens: has_api.then(rest_tokens).flatten(),
         draw: getrandom::fill,
     }
+}
+
+fn rest_tokens() -> Option<RestTokens> {
+    let token = || token::random(getrandom::fill).ok().map(Redacted::new);
+    Some(RestTokens { full: token()?, read_only: token()? })
 }
 
 /// The lead that is polled for its demand: a ready one of a MiniCluster with `autoscale`.

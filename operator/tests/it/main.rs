@@ -17,6 +17,7 @@ mod reconcile;
 mod render;
 mod replaced;
 mod restart;
+mod rotation;
 mod shared_names;
 mod stages;
 #[path = "../support/mod.rs"]

@@ -161,8 +161,8 @@ pub struct Flux {
     pub munge_secret: Option<String>,
 
     /// The lead serves an API of the instance over HTTP, and a page, as long as the instance runs: `flux-agent serve`.
-    /// The Service `<name>-rest` (port 80) leads to it. Each request needs the token in the Secret that the condition
-    /// `RestReady` names; anyone who has it can run programs as Flux's user. The connection is not encrypted.
+    /// The Service `<name>-rest` leads to it. Each request needs a token of the Secret that the condition `RestReady`
+    /// names: with `read-only-token` everything can be read, with `token` programs can be run as Flux's user.
     pub rest: Option<Rest>,
 
     /// Clusters that extend this one, or the one this extends.
@@ -181,7 +181,8 @@ pub struct Flux {
 }
 
 /// The API of the instance over HTTP.
-#[derive(JsonSchema, Educe, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[educe(Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rest {
@@ -189,6 +190,16 @@ pub struct Rest {
     #[educe(Default(expression = flux_contract::invocation::REST_PORT.into()))]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
+
+    /// Any text. Another one, also while the instance runs, makes new tokens in a new Secret. The lead accepts them, and
+    /// no longer those before, as soon as the kubelet has updated its configuration, mostly within two minutes.
+    #[schemars(length(max = 256))]
+    pub rotation: Option<String>,
+
+    /// Name of a Secret of type `kubernetes.io/tls` in the same namespace: the API is served with this certificate over
+    /// TLS 1.3, at port 443 of the Service. A renewed certificate is taken without a restart. Without it nothing is
+    /// encrypted, and the port of the Service is 80.
+    pub tls_secret_name: Option<String>,
 }
 
 fn connect_timeout() -> String {

@@ -10,6 +10,7 @@ use crate::controller::observe::demand::Answer;
 use crate::controller::status::{Facts, status};
 use flux_api::cluster::validate::validate;
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_api::objects::RestTokens;
 use flux_contract::demand::Demand;
 use flux_protocol::Redacted;
 use serde::Deserialize;
@@ -118,14 +119,19 @@ impl Case {
             answer: self.demand.map(answer).or(failed).unwrap_or_default(),
             images: &images,
             image_volumes: Err("not checked".to_owned()),
-            rest_token: Some(Redacted::new("secret-token".to_owned())),
+            rest_tokens: Some(RestTokens {
+                full: Redacted::new(
+                    if generation == 1 { "secret-token" } else { "secret-token-2" }.to_owned(),
+                ),
+                read_only: Redacted::new("secret-reader".to_owned()),
+            }),
             draw: |bytes| {
                 bytes.fill(7);
                 Ok(())
             },
         };
         let plan = decide(&input, &live);
-        assert!(!format!("{plan:?}").contains("secret-token"));
+        assert!(!format!("{plan:?}").contains("secret-"));
         let quota = self.is_forbidden.then(forbidden);
         let facts =
             Facts { live: &live, plan: &plan, error: quota.as_ref().or(plan.obstacle.as_ref()) };
