@@ -39,6 +39,8 @@ pub(super) enum Step {
     Gone(String),
     Scale(u32),
     Run(Vec<String>),
+    /// Starts `client.py` of the example, which starts this program in the lead.
+    Client(Vec<String>),
     Prints(String),
     Output(String),
     /// All lines of the log.

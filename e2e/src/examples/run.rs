@@ -5,6 +5,7 @@ use super::{Example, object, volumes};
 use crate::environment::Environment;
 use crate::notes;
 use crate::product::images::for_workflows;
+use crate::product::printed;
 use crate::product::view::View;
 use crate::trial::instance::{Instance, wait_for};
 use crate::trial::logs::container_log;
@@ -14,6 +15,7 @@ use flux_api::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::Value;
+use std::path::Path;
 
 /// Runs the example of that name; keeps the evidence when it fails, else cleans up. Notes an example as not run if it
 /// needs another Flux. With `install`, agent and view come into the pods of its MiniClusters in this way.
@@ -138,6 +140,15 @@ impl<'run> ExampleRun<'run> {
                 let pod = self.run.pod(self.pod).await?.name_any();
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 self.printed = self.run.exec_in(&pod, self.container(), &words)?;
+            }
+            Step::Client(words) => {
+                let words = words.iter().map(String::as_str);
+                let words: Vec<&str> =
+                    ["exec", "-i", self.run.name, "--"].into_iter().chain(words).collect();
+                let plugin = self.trial.plugin(&words)?;
+                let mut client = self.trial.program(Path::new("python3"));
+                client.arg(self.example.directory.join("client.py")).arg(plugin.get_program());
+                self.printed = printed(client.args(plugin.get_args()))?;
             }
             Step::Prints(line) => {
                 let printed = &self.printed;

@@ -19,6 +19,9 @@ use walkdir::WalkDir;
 const REQUIREMENTS: &str = "requirements.txt";
 /// The example whose image has Java and the libraries that its `pom.xml` names.
 const NEXTFLOW: &str = "nextflow";
+/// The example whose services need this image too, made of Debian's package.
+const MERLIN: &str = "merlin";
+const REDIS: (&str, &str) = ("redis:7", "redis-server");
 /// The Python of Debian 12, where it looks for what pip installs, and the first line of programs that pip installs.
 const PYTHON_VERSION: &str = "3.11";
 const PYTHON_PACKAGES: &str = "/usr/local/lib/python3.11/dist-packages";
@@ -34,6 +37,9 @@ pub(crate) fn obstacle(example: &str) -> Result<Option<&'static str>> {
 /// Makes the image of this example and loads it, if it is one of these.
 pub(crate) fn load(example: &str, cluster: &Cluster) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+    if example == MERLIN {
+        cluster.load_image(&debian(&Cache::locate()?, &[REDIS.1])?, &[REDIS.0])?;
+    }
     let image = match example {
         NEXTFLOW => nextflow(scratch.path())?,
         _ if requirements(example)?.is_file() => with_packages(example, scratch.path())?,
