@@ -218,7 +218,7 @@ fn the_named_queues_of_a_new_instance_are_started() {
         let until = if archived { "" } else { "until [ -e $POD/started ]; do sleep 0.02; done" };
         let mut config = pod.launcher(until);
         let path = pod.at("state.tgz").display().to_string();
-        config.archive = archived.then_some(Archive { path });
+        config.archive = archived.then_some(Archive { path, every_seconds: None });
         if archived {
             fs::write(pod.at("state.tgz"), "").unwrap();
         }
