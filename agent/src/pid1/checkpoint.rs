@@ -3,6 +3,7 @@
 //! `flux dump` reads a snapshot of the key-value store, whatever happens meanwhile: the store adds and never overwrites. What
 //! has no place in a snapshot is mended when it is restored (`flux_protocol::dump`).
 
+use crate::execute::run::Run;
 use crate::flux::client::FluxClient;
 use crate::pid1::archive::{check_whole, take_place};
 use crate::plan::step::ArchiveRun;
@@ -25,7 +26,7 @@ const TIMES: u32 = 9;
 
 /// The files of a checkpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Paths {
+struct Paths {
     /// What Flux dumps to.
     dump: PathBuf,
     /// What the dump becomes when it is whole.
@@ -33,7 +34,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    pub(crate) fn new(root: &Root, archive: &ArchiveRun) -> Self {
+    fn new(root: &Root, archive: &ArchiveRun) -> Self {
         let [dump, checkpoint] =
             [&archive.next_checkpoint(), &archive.checkpoint].map(|path| root.at(path));
         Self { dump, checkpoint }
@@ -48,12 +49,27 @@ impl Paths {
     }
 }
 
-/// Writes the state while the broker runs. Only the first of equal failures is reported.
-pub(crate) async fn write_regularly(
+/// Writes the state while the broker runs, if the specification asks for that.
+pub(crate) fn write_regularly(
+    run: &Run,
+    archive: &ArchiveRun,
+    client: FluxClient,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (paths, report) = (Paths::new(&run.root, archive), run.failure_reporter());
+    let every = archive.every_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    async move {
+        if let Some(every) = every {
+            write_every(every, client, paths, report).await;
+        }
+    }
+}
+
+/// Only the first of equal failures is reported.
+async fn write_every(
+    every: Duration,
     client: FluxClient,
     paths: Paths,
-    every: Duration,
-    report: impl Fn(&str),
+    report: impl Fn(&str) + Send,
 ) {
     // On a volume that is read only there is no place for it.
     let place = paths.dump.clone();

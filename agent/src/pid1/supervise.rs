@@ -89,13 +89,8 @@ fn watch_use(run: &Run, plan: &Plan, client: FluxClient) -> JoinSet<()> {
         let (config, reporter) = (run.config_path.clone(), run.progress.demand_reporter());
         tasks.spawn(demand::watch(client.broker.clone(), settings, config, reporter));
     }
-    if let Some(archive) = &plan.broker.archive
-        && let Some(seconds) = archive.every_seconds
-    {
-        let every = Duration::from_secs(seconds.into());
-        let (paths, reporter) =
-            (checkpoint::Paths::new(&run.root, archive), run.failure_reporter());
-        tasks.spawn(checkpoint::write_regularly(client.clone(), paths, every, reporter));
+    if let Some(archive) = &plan.broker.archive {
+        tasks.spawn(checkpoint::write_regularly(run, archive, client.clone()));
     }
     if let Some(seconds) = plan.idle_seconds {
         let (limit, layout) = (Duration::from_secs(seconds), run.config.layout.clone());
