@@ -12,6 +12,7 @@
 use crate::execute::run::{Files, Run};
 use crate::failure::{Failure, failed};
 use crate::pid1::outcome::BrokerEnd;
+use crate::plan::start::Restored;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
 use crate::system::root::Root;
@@ -35,18 +36,23 @@ fn is_there(file: &Path) -> io::Result<bool> {
 }
 
 /// What is to be restored, as far as that can be seen without a change.
-pub(crate) fn restored(root: &Root, archive: &ArchiveRun) -> Option<PathBuf> {
+pub(crate) fn restored(root: &Root, archive: &ArchiveRun) -> Option<Restored> {
     let found = |path: &Path| is_there(&root.at(path)).unwrap_or_default();
     if found(&archive.checkpoint) {
-        return Some(archive.mended());
+        // Whether it has queues is seen when it is mended.
+        return Some(Restored { path: archive.mended(), has_queues: true });
     }
-    Some(archive.path.clone()).filter(|path| found(path))
+    found(&archive.path).then(|| of_orderly_end(archive))
+}
+
+fn of_orderly_end(archive: &ArchiveRun) -> Restored {
+    Restored { path: archive.path.clone(), has_queues: true }
 }
 
 /// A checkpoint that is there.
 enum Checkpoint {
     /// What is to be restored of it was written to the file for that.
-    Mended { age: Duration, lost: Vec<String> },
+    Mended { age: Duration, lost: Vec<String>, has_queues: bool },
     /// The archive serves, which is older.
     NotWhole(io::Error),
 }
@@ -60,7 +66,7 @@ enum Checkpoint {
 pub(crate) async fn prepare(
     run: &mut Run,
     archive: &ArchiveRun,
-) -> Result<(Option<PathBuf>, bool), Failure> {
+) -> Result<(Option<Restored>, bool), Failure> {
     let (files, planned) = (run.files(), archive.clone());
     let work = move || {
         let staging = files.root.at(&planned.staging);
@@ -73,13 +79,13 @@ pub(crate) async fn prepare(
         run.off_thread("look for the archive", Duration::ZERO, work).await?;
     let ArchiveRun { path, staging, .. } = archive;
     let has_archive = found.map_err(failed("look for archive", path))?;
-    let restored = Some(path.clone()).filter(|_| has_archive);
+    let restored = has_archive.then(|| of_orderly_end(archive));
     match made {
         Ok(()) => {
             let checkpoint =
                 checkpoint.map_err(failed("restore checkpoint", &archive.checkpoint))?;
-            let newer = checkpoint.is_some_and(|it| report(run, archive, &it));
-            Ok((if newer { Some(archive.mended()) } else { restored }, true))
+            let newer = checkpoint.and_then(|it| report(run, archive, &it));
+            Ok((newer.or(restored), true))
         }
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             let path = path.display();
@@ -111,20 +117,20 @@ fn mend(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>> {
             packed.finish()?.flush()
         })?;
         let age = now.duration_since(modified).unwrap_or_default();
-        Ok(Some(Checkpoint::Mended { age, lost: jobs.lost() }))
+        Ok(Some(Checkpoint::Mended { age, lost: jobs.lost(), has_queues: jobs.has_queues }))
     })
 }
 
-/// Writes to the log what a lead that was lost has left; returns whether it is of use.
-fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> bool {
+/// Writes to the log what a lead that was lost has left; returns what of it is restored.
+fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> Option<Restored> {
     let path = archive.checkpoint.display();
     match checkpoint {
         Checkpoint::NotWhole(why) => {
             let archive = archive.path.display();
             run.warned(&format!("{path} is not restored, but {archive}, which is older: {why}"));
-            false
+            None
         }
-        Checkpoint::Mended { age, lost } => {
+        Checkpoint::Mended { age, lost, has_queues } => {
             let seconds = age.as_secs();
             let jobs = match lost.len() {
                 0 => "no job ran then".to_owned(),
@@ -136,7 +142,7 @@ fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> bool {
             };
             let text = "an earlier lead was lost without a stop";
             run.log.warn(&format!("{text}; its state of {seconds} s ago is in {path}: {jobs}"));
-            true
+            Some(Restored { path: archive.mended(), has_queues: *has_queues })
         }
     }
 }

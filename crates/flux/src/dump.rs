@@ -64,18 +64,27 @@ impl Fate {
     }
 }
 
-/// What becomes of the jobs of a dump that have not ended, by their directories.
+/// Where an orderly end leaves whether queues are started (`checkpoint_key` of `src/modules/job-manager/restart.c`).
+const QUEUES: &str = "checkpoint/job-manager";
+
+/// The jobs of a dump.
 #[derive(Debug)]
-pub struct Jobs(BTreeMap<String, Fate>);
+pub struct Jobs {
+    /// What becomes of those that have not ended, by their directories.
+    fates: BTreeMap<String, Fate>,
+    /// Whether the dump has the states of the queues. Without them Flux stops those with names.
+    pub has_queues: bool,
+}
 
 impl Jobs {
     /// Reads the jobs of the tar archive `dump`. Those that ran end `now`, in seconds of Unix time, with `note`.
     pub fn read(dump: impl Read, note: &str, now: f64) -> io::Result<Self> {
-        let mut jobs = BTreeMap::new();
+        let (mut jobs, mut has_queues) = (BTreeMap::new(), false);
         let mut dump = Archive::new(dump);
         for entry in dump.entries()? {
             let mut entry = entry?;
             let path = path(&entry);
+            has_queues |= path == QUEUES;
             let Some((job, file)) = of_job(&path) else { continue };
             if file == "eventlog" {
                 let mut log = Vec::new();
@@ -88,13 +97,14 @@ impl Jobs {
                 jobs.entry(job.to_owned()).or_insert(Some(Fate::LeftOut));
             }
         }
-        Ok(Self(jobs.into_iter().filter_map(|(job, fate)| Some((job, fate?))).collect()))
+        let fates = jobs.into_iter().filter_map(|(job, fate)| Some((job, fate?))).collect();
+        Ok(Self { fates, has_queues })
     }
 
     /// The ids of the jobs that ran, as Flux prints them.
     pub fn lost(&self) -> Vec<String> {
         let is_lost = |fate: &Fate| matches!(fate, Fate::Ends { is_lost: true, .. });
-        let lost = self.0.iter().filter(|(_, fate)| is_lost(fate));
+        let lost = self.fates.iter().filter(|(_, fate)| is_lost(fate));
         let id = |job: &str| {
             job_id::parse(&job.strip_prefix("job/")?.replace('/', ".")).map(job_id::f58)
         };
@@ -107,7 +117,7 @@ impl Jobs {
         for entry in dump.entries()? {
             let mut entry = entry?;
             let path = path(&entry);
-            let fate = of_job(&path).and_then(|(job, file)| Some((self.0.get(job)?, file)));
+            let fate = of_job(&path).and_then(|(job, file)| Some((self.fates.get(job)?, file)));
             match fate {
                 Some((Fate::LeftOut, _) | (Fate::Waits, "R")) => {}
                 // A link to what only the instance of the dump had.
@@ -274,6 +284,8 @@ mod tests {
         let whole = dump(&[(&path, &log(&["validate"]))]);
         assert!(Jobs::read(&whole[..600], "", 0.0).is_err());
         assert!(Jobs::read(&b"x".repeat(1024)[..], "", 0.0).is_err());
+        assert!(!Jobs::read(&whole[..], "", 0.0).unwrap().has_queues);
+        assert!(Jobs::read(&dump(&[(QUEUES, "{}")])[..], "", 0.0).unwrap().has_queues);
         // Flux moves such a job aside.
         assert_eq!(mended(&dump(&[(&path, "x\n")])).0, []);
     }
