@@ -22,12 +22,12 @@ use flate2::write::GzEncoder;
 use flux_protocol::dump::Jobs;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::spawn_blocking;
 
 /// The exception of jobs that ran when the lead was lost.
-const LOST_WITH_LEAD: &str = "the lead was lost: its pod ended without a stop";
+const LOST_WITH_LEAD: &str = "the lead was lost while this job ran";
 /// How many lost jobs the log names.
 const NAMED: usize = 20;
 
@@ -140,7 +140,7 @@ fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> Option<Re
                     format!("jobs that ran then are lost ({count}): {}{more}", named.join(", "))
                 }
             };
-            let text = "an earlier lead was lost without a stop";
+            let text = "an earlier lead was lost before its instance had ended";
             run.log.warn(&format!("{text}; its state of {seconds} s ago is in {path}: {jobs}"));
             Some(Restored { path: archive.mended(), has_queues: *has_queues })
         }

@@ -92,7 +92,7 @@ fn a_lead_begins_again_from_the_checkpoint_and_names_what_is_lost() {
     let mut restored = String::new();
     let packed = fs::File::open(pod.at("restored")).unwrap();
     GzDecoder::new(packed).read_to_string(&mut restored).unwrap();
-    let note = "\"note\":\"the lead was lost: its pod ended without a stop\"";
+    let note = "\"note\":\"the lead was lost while this job ran\"";
     assert!(restored.contains(note) && restored.contains("\"name\":\"clean\""), "{restored}");
     // It serves until there is another.
     assert_eq!(fs::read(pod.at(CHECKPOINT)).unwrap(), dump_of_running());
