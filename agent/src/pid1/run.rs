@@ -247,9 +247,9 @@ async fn prepare_and_supervise(run: &mut Run, plan: &Plan) -> Result<Termination
 /// The broker's real command line, with what hooks and the archive's volume have made of it.
 async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart, Failure> {
     run.progress.enter(phase::QUORUM);
-    let (has_archive, can_dump) = match &broker.archive {
+    let (restored, can_dump) = match &broker.archive {
         Some(archive) => archive::prepare(run, archive).await?,
-        None => (false, false),
+        None => (None, false),
     };
     let config = run.root.at(run.config.layout.broker_toml());
     let (root, agent) = (run.root.clone(), run.facts.agent.clone());
@@ -261,7 +261,7 @@ async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart,
     };
     let rc_options = run.off_thread("look at Flux's rc files", Duration::ZERO, look).await?;
     run.progress.modules_loaded_by(rc_options.as_ref().err().map(String::as_str));
-    Ok(broker_start(broker, &BeforeStart { rc_options, has_archive, can_dump }))
+    Ok(broker_start(broker, &BeforeStart { rc_options, restored, can_dump }))
 }
 
 /// The same for a plan that nothing performs: as if hooks changed nothing and every place took files.
@@ -279,9 +279,8 @@ pub(crate) fn planned_start(
     let toml = plan.file(Path::new(&config.layout.broker_toml())).unwrap_or_default();
     let flux = Path::new(&broker.flux);
     let rc_options = rc::options(flux, root, &facts.agent, &environment, toml);
-    let is_there = |archive| archive::is_there(root, archive).unwrap_or_default();
-    let has_archive = broker.archive.as_ref().is_some_and(is_there);
-    broker_start(broker, &BeforeStart { rc_options, has_archive, can_dump: true })
+    let restored = broker.archive.as_ref().and_then(|archive| archive::restored(root, archive));
+    broker_start(broker, &BeforeStart { rc_options, restored, can_dump: true })
 }
 
 async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage, Failure> {

@@ -11,8 +11,8 @@ use crate::flux::idle;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
 use crate::pid1::outcome::BrokerEnd;
-use crate::pid1::rest;
 use crate::pid1::state_machine::{Action, Cause, Event, Purpose, State, next};
+use crate::pid1::{checkpoint, rest};
 use crate::plan::config::{CONFIG_POLL, ConfigReader};
 use crate::plan::start::BrokerStart;
 use crate::plan::step::{BrokerRun, Owner, Plan, Role};
@@ -88,6 +88,9 @@ fn watch_use(run: &Run, plan: &Plan, client: FluxClient) -> JoinSet<()> {
     if let Some(settings) = run.config.autoscale.clone() {
         let (config, reporter) = (run.config_path.clone(), run.progress.demand_reporter());
         tasks.spawn(demand::watch(client.broker.clone(), settings, config, reporter));
+    }
+    if let Some(archive) = &plan.broker.archive {
+        tasks.spawn(checkpoint::write_regularly(run, archive, client.clone()));
     }
     if let Some(seconds) = plan.idle_seconds {
         let (limit, layout) = (Duration::from_secs(seconds), run.config.layout.clone());

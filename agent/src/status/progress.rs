@@ -140,10 +140,13 @@ impl Progress {
         });
     }
 
-    /// `error` is what went wrong last. Only its beginning is reported: it may hold all that a program said.
+    /// `error` is what went wrong last.
     pub(crate) fn failed(&self, error: &str) {
-        let beginning = &error[..error.floor_char_boundary(LONGEST_ERROR)];
-        self.publish(|report| report.last_error = Some(beginning.to_owned()));
+        self.failure_reporter().publish(error);
+    }
+
+    pub(crate) fn failure_reporter(&self) -> FailureReporter {
+        FailureReporter(self.reports.clone())
     }
 
     /// Puts back what went wrong before something that has come to a good end.
@@ -162,6 +165,18 @@ impl Progress {
 
     fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
         self.reports.send_modify(change);
+    }
+}
+
+/// Where what went wrong last is published.
+#[derive(Debug, Clone)]
+pub(crate) struct FailureReporter(watch::Sender<StatusReport>);
+
+impl FailureReporter {
+    /// Only the beginning of `error` is reported: it may hold all that a program said.
+    pub(crate) fn publish(&self, error: &str) {
+        let beginning = &error[..error.floor_char_boundary(LONGEST_ERROR)];
+        self.0.send_modify(|report| report.last_error = Some(beginning.to_owned()));
     }
 }
 

@@ -6,6 +6,7 @@ mod archive;
 mod attacks;
 mod broker_watch;
 mod capabilities;
+mod checkpoint;
 mod demand;
 mod every_setting;
 mod first_process;

@@ -124,7 +124,8 @@ fn changes_by_settings() {
         config.hooks.worker_pre = Some("of a worker".to_owned());
         config.hooks.broker_pre = Some("of the lead".to_owned());
         config.broker.wrap = Some("strace".to_owned());
-        config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+        config.archive =
+            Some(Archive { path: "/archive/state.tgz".to_owned(), every_seconds: None });
         config.worker = WorkerPolicy::Rejoin;
     });
     changes.show("an address of IPv6", "sample-1", |config, _| {
@@ -139,7 +140,7 @@ fn changes_by_settings() {
     });
     for archive in ["/state/a.tar", "/state/a.tar.xz", "/state/flux"] {
         changes.show(&format!("the archive {archive}"), "sample-0", |config, _| {
-            config.archive = Some(Archive { path: archive.to_owned() });
+            config.archive = Some(Archive { path: archive.to_owned(), every_seconds: Some(60) });
         });
     }
     insta::assert_snapshot!(changes.0);

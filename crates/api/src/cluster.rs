@@ -10,8 +10,8 @@ pub use fixed_fields::{FixedFields, RUN_KEY};
 
 use crate::crd::{Autoscale, Gang, Install, Medium, MiniCluster};
 use flux_contract::{
-    AgentConfig, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError, Rest,
-    SidecarConfig, Submission, Workload,
+    AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError,
+    Rest, SidecarConfig, Submission, Workload,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -65,8 +65,8 @@ pub struct Cluster {
     pub flux: Flux,
     /// What the agents log.
     pub logging: Logging,
-    /// File from which the state of the instance is restored, and to which it is dumped.
-    pub archive: Option<String>,
+    /// From where the state of the instance is restored, and where it is kept.
+    pub archive: Option<Archive>,
     /// The specification that all pods share.
     pub pod: Pod,
     /// The kind of PodGroup that places the pods together.

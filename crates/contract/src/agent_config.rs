@@ -377,11 +377,14 @@ pub struct Hooks {
 }
 
 /// State kept from one MiniCluster to the next.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
     /// The file from which the state is restored if it exists, and to which it is dumped at the end.
     pub path: String,
+    /// How often the lead writes the state beside that file while the instance runs, in seconds; `None`: at the end alone.
+    pub every_seconds: Option<u32>,
 }
 
 /// A container beside the runner.

@@ -56,12 +56,19 @@ pub struct Logging {
 }
 
 /// State of the Flux instance kept from one MiniCluster to the next.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Archive {
     /// File that is restored from if it exists when the lead starts, and dumped to when it ends,
     /// e.g. `/state/archive.tar.gz`. It must lie on a volume to outlive the pods.
     pub path: String,
+
+    /// Write the state also each time that so many seconds have passed, to a file beside the archive with the suffix
+    /// `.checkpoint`: a lead that is lost without a stop begins again from it. Needs a `path` in the format `.tar`,
+    /// `.tar.gz` or `.tgz`. Default: the state is written when the instance ends.
+    #[schemars(range(min = 10, max = 86_400))]
+    pub every_seconds: Option<i32>,
 }
 
 /// Flux itself.

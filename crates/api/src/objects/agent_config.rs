@@ -3,7 +3,7 @@
 use super::exclusive::exclusive_cpus;
 use crate::cluster::Cluster;
 use flux_contract::{
-    AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
+    AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
     OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy,
 };
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         logging: cluster.logging,
         shutdown: shutdown(cluster),
         hooks: cluster.runner.hooks.clone(),
-        archive: cluster.archive.clone().map(|path| Archive { path }),
+        archive: cluster.archive.clone(),
         autoscale: cluster.autoscale.as_ref().map(|autoscale| Autoscale {
             max_size: autoscale.max_size.unsigned_abs(),
             idle_seconds: autoscale.idle_seconds.unsigned_abs().into(),
