@@ -4,12 +4,13 @@
 //! too, when it gets SIGTERM while it waits for the quorum.
 
 use crate::failure::Failure;
+use crate::flux::broker_watch::Event;
 use crate::pid1::command::{CommandEnd, with};
 use crate::pid1::state_machine::Cause;
 use crate::plan::step::WorkerRun;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
-use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
+use flux_contract::{Exit, JobNumbers, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -30,12 +31,23 @@ pub(crate) struct BrokerEnd {
     pub lead_ends: Option<bool>,
     /// Ids of the jobs that ran on its rank when it had to be ended.
     pub unfinished_jobs: Vec<String>,
+    /// The jobs of the instance, as the lead's broker has counted them while it ended.
+    pub jobs: Option<JobNumbers>,
     pub duration: Duration,
 }
 
 impl BrokerEnd {
     pub(crate) fn lead_lost(&self) -> bool {
         self.cause == Some(Cause::LeadLost)
+    }
+
+    /// Keeps what the broker has reported about its end.
+    pub(crate) fn note(&mut self, change: &Event) {
+        match change {
+            Event::LeadEnds(ends) => self.lead_ends = Some(*ends),
+            Event::Jobs(jobs) => self.jobs = Some(*jobs),
+            Event::State(_) | Event::Closed | Event::LeadGone => {}
+        }
     }
 
     fn lacks_scheduler(&self) -> bool {

@@ -35,7 +35,7 @@ pub use layout::{
 pub use names::{ClusterName, NameError, labels};
 pub use served::ServedInstance;
 pub use shell::{is_shell_name, shell_syntax};
-pub use termination::{FailedTask, Phase, TerminationMessage};
+pub use termination::{FailedTask, JobNumbers, Phase, TerminationMessage};
 pub use workload::{Submission, Workload};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, as the Go operator had it.

@@ -89,7 +89,7 @@ pub(super) async fn reconcile(
     let next = next_reconcile(&live, &plan).into_iter().chain(deferred).min();
     // A MiniCluster in a namespace that is being deleted would keep the namespace: delete it now.
     let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
-    let deletion = ends.or_else(|| time_until_deletion(&mini_cluster.spec, &status, &now));
+    let deletion = ends.or_else(|| time_until_deletion(&mini_cluster.spec, plan.runs_again, &status, &now));
     next_action(client, &mini_cluster, next, deletion).await
 }
 
@@ -132,8 +132,8 @@ async fn observe_if_valid_name(
     let DecisionInput { cluster, generation, now, .. } = input;
     match Identity::of(mini_cluster) {
         Ok(identity) => {
-            let (cluster, is_reported) = (cluster.as_ref().ok(), is_over(mini_cluster));
-            Box::pin(observe(client, &identity, cluster, *generation, is_reported, now)).await
+            let (cluster, status) = (cluster.as_ref().ok(), mini_cluster.status.as_ref());
+            Box::pin(observe(client, &identity, cluster, (*generation, status), now)).await
         }
         Err(_) => Ok(Observed::default()),
     }
