@@ -210,7 +210,10 @@ impl CommandRun {
             None
         };
         let started = Instant::now();
-        let (mut end, without_broker) = match self.until_ended(&mut requests, before.as_deref()).await {
+        let (mut end, without_broker) = match self
+            .until_ended(&mut requests, before.as_deref())
+            .await
+        {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };

@@ -354,7 +354,7 @@ async fn run_worker(
         }
         let may_return = worker.lead_may_return_seconds.is_some();
         let why = match outcome::worker_outcome(worker.policy, may_return, &end) {
-            Outcome::Exit(ended) => return Ok(ended),
+            Outcome::Exit(ended) => return Ok(*ended),
             Outcome::Restart(why) => why,
         };
         let time = outcome::next_pause(pause, end.duration);

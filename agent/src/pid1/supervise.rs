@@ -340,16 +340,16 @@ impl<'run> Supervision<'run> {
     }
 
     fn changed(&mut self, run: &mut Run, change: broker_watch::Event) -> Option<Event> {
-        match &change {
+        match change {
             broker_watch::Event::State(state) => {
-                run.progress.broker_state(self.role, state);
+                run.progress.broker_state(self.role, &state);
                 let runs = state == "run";
                 self.end.ran |= runs;
                 Some(if runs { Event::BrokerRuns } else { Event::BrokerRunsNot })
             }
             broker_watch::Event::Closed => Some(Event::SocketClosed),
             broker_watch::Event::LeadGone => Some(Event::LeadIsGone),
-            broker_watch::Event::LeadEnds(_) | broker_watch::Event::Jobs(_) => {
+            change @ (broker_watch::Event::LeadEnds(_) | broker_watch::Event::Jobs(_)) => {
                 self.end.note(&change);
                 None
             }

@@ -29,7 +29,9 @@ fn the_jobs_of_an_interactive_instance_are_counted_while_it_ends() {
     let [runs, ends, counted] = ["runs", "ends", "counted"].map(|name| pod.at(name));
     broker_that(pod.layout().local_socket(), move |topic, _| match topic {
         "state-machine.get" if ends.exists() => Ok(state_text("cleanup")),
-        "state-machine.get" => fs::write(&runs, "").map(|()| state_text("run")).map_err(|_| NO_SERVICE),
+        "state-machine.get" => {
+            fs::write(&runs, "").map(|()| state_text("run")).map_err(|_| NO_SERVICE)
+        }
         "state-machine.monitor" => {
             while !ends.exists() && runs.parent().unwrap().exists() {
                 std::thread::park_timeout(Duration::from_millis(10));
@@ -44,7 +46,8 @@ fn the_jobs_of_an_interactive_instance_are_counted_while_it_ends() {
         _ => Err(NO_SERVICE),
     });
     // The second request shows that the first answer has arrived.
-    let counted_twice = "until [ -e $POD/counted ] && [ $(wc -c < $POD/counted) -ge 2 ]; do sleep 0.02; done";
+    let counted_twice =
+        "until [ -e $POD/counted ] && [ $(wc -c < $POD/counted) -ge 2 ]; do sleep 0.02; done";
     pod.broker_does(&format!(
         "until [ -e $POD/runs ]; do sleep 0.02; done; touch $POD/ends; {counted_twice}; exit 0"
     ));

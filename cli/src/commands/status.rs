@@ -75,7 +75,7 @@ fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> Str
     let status = cluster.status.as_ref();
     let jobs = status.and_then(|status| status.result.as_ref()?.jobs.as_ref());
     parts.extend(jobs.map(|jobs| format!("\njobs: {}\n", runs::numbers(jobs))));
-    let runs = status.map(|status| runs::history(status)).unwrap_or_default();
+    let runs = status.map(runs::history).unwrap_or_default();
     parts.extend((!runs.is_empty()).then(|| format!("\n{runs}")));
     parts.concat()
 }

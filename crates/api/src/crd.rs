@@ -31,7 +31,8 @@ pub use flux::{
 pub use pod::{Gang, Pod, Scheduling};
 pub use reason::Reason;
 pub use status::{
-    InstallMethod, Installed, JobNumbers, MiniClusterStatus, PastRun, RunResult, State, TimelineEntry,
+    InstallMethod, Installed, JobNumbers, MiniClusterStatus, PastRun, RunResult, State,
+    TimelineEntry,
 };
 
 use educe::Educe;

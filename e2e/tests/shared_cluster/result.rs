@@ -87,7 +87,11 @@ fn an_instance_that_is_shut_down_reports_the_numbers_of_its_jobs() {
         let (_, result) = ended(&run).await?;
         let jobs = result.jobs.context("no numbers of jobs")?;
         let expected = JobNumbers {
-            successful: 1, failed: 1, canceled: 1, not_run: 1, ..JobNumbers::default()
+            successful: 1,
+            failed: 1,
+            canceled: 1,
+            not_run: 1,
+            ..JobNumbers::default()
         };
         ensure!(jobs == expected, "{jobs:?}");
         Ok(())

@@ -178,7 +178,8 @@ pub(super) async fn observe(
     let of_pod = if asked_for { &mut conflicts } else { &mut ignored };
     let services_pod = split_conflict(services_pod, of_pod);
     let live = Observed { job, config_map, services_pod, pods, conflicts, ..Observed::default() };
-    let mut live = live.classified(cluster, (generation, status), &client.context.images.agent, now);
+    let mut live =
+        live.classified(cluster, (generation, status), &client.context.images.agent, now);
     if live.cleared.is_some() {
         return Ok(live);
     }

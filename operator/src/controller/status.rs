@@ -15,8 +15,8 @@ pub(super) use measured::{change, summary};
 
 use super::error::Error;
 use super::job_ext;
-use super::observe::next_run;
 use super::observe::lifecycle::{Lifecycle, Suspender, removed_by_suspension};
+use super::observe::next_run;
 use super::observe::pod_view::{PodView, exit_code_of_lost_lead};
 use conditions::Conditions;
 use facts::{Brokers, replaced};
@@ -169,7 +169,8 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     }
     if !facts.plan.deferred.is_empty() && facts.end().is_none() {
         let deferred = facts.plan.deferred.join(", ");
-        remarks.push(format!("the next run, which begins when this one has ended, takes: {deferred}"));
+        remarks
+            .push(format!("the next run, which begins when this one has ended, takes: {deferred}"));
     }
     // A finished run needs no aliases, and one of another operator is left as it is.
     let needs_aliases = !facts.live.lifecycle.is_over() && facts.live.foreign.is_none();

@@ -228,7 +228,8 @@ mod tests {
         let fields = FixedFields::default();
         let keys = [None, Some("a"), Some("b")].map(|id| fields.run_key("1", id));
         assert!(keys[0] != keys[1] && keys[1] != keys[2], "{keys:?}");
-        let noted = BTreeMap::from([fields.annotation(), (RUN_ID_ANNOTATION.to_owned(), "b".to_owned())]);
+        let noted =
+            BTreeMap::from([fields.annotation(), (RUN_ID_ANNOTATION.to_owned(), "b".to_owned())]);
         assert_eq!(FixedFields::noted_run_key(&noted, "1").as_ref(), Some(&keys[2]));
         assert_ne!(run("2", &json!({})), one);
         let keys = ["a", "b"].map(|key| run("1", &json!({ "flux": { "curveCert": key } })));

@@ -89,6 +89,12 @@ impl MiniClusterStatus {
         matches!(self.state, Some(State::Complete | State::Failed))
     }
 
+    /// When the run has ended; `None` before the end.
+    pub fn ended_at(&self) -> Option<&Time> {
+        let end = self.end()?;
+        Some(self.completion_time.as_ref().unwrap_or(&end.last_transition_time))
+    }
+
     /// The condition with the end of the run; `None` before the end.
     pub fn end(&self) -> Option<&Condition> {
         let type_ = self.state.filter(|_| self.is_over())?.summary_condition();

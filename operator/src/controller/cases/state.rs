@@ -94,7 +94,9 @@ fn fields(status: &MiniClusterStatus) -> String {
         "conditions" | "install" | "observedGeneration" | "selector" | "startTime" => false,
         "size" | "maximumSize" => *value != 4,
         // Most cases have only the run that has ended.
-        "history" => value.as_array().is_some_and(|runs| runs.len() > usize::from(status.is_over())),
+        "history" => {
+            value.as_array().is_some_and(|runs| runs.len() > usize::from(status.is_over()))
+        }
         _ => *value != "",
     });
     let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} {value}")).collect();

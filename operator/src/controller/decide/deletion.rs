@@ -20,10 +20,9 @@ pub(crate) fn time_until_deletion(
     status: &MiniClusterStatus,
     now: &Time,
 ) -> Option<Duration> {
-    let end = status.end().filter(|_| expires(spec) && !runs_again)?;
+    let ended = status.ended_at().filter(|_| expires(spec) && !runs_again)?;
     let seconds =
         if spec.cleanup { 0 } else { spec.ttl_seconds_after_finished.unwrap_or_default() };
-    let ended = status.completion_time.as_ref().unwrap_or(&end.last_transition_time);
     let passed = Duration::try_from(now.0.duration_since(ended.0)).unwrap_or_default();
     let whole = Duration::from_secs(seconds.unsigned_abs().into());
     Some(whole.saturating_sub(passed).min(LONGEST_WAIT))

@@ -68,7 +68,8 @@ mod tests {
     fn an_end_that_an_older_release_has_reported_is_added_with_the_next_run() {
         let older = status(1, State::Complete, Vec::new());
         assert_eq!(history(Some(&older), &older), [], "nothing is written after an upgrade");
-        let next = MiniClusterStatus { state: Some(State::Pending), ..MiniClusterStatus::default() };
+        let next =
+            MiniClusterStatus { state: Some(State::Pending), ..MiniClusterStatus::default() };
         let found = history(Some(&older), &next);
         assert_eq!((found.len(), found[0].state), (1, Some(State::Complete)));
     }

@@ -55,7 +55,11 @@ pub(crate) fn change<'status>(
     });
     // A MiniCluster that never had a Job has size 0 in its status.
     let size = if new.size > 0 { new.size } else { mini_cluster.spec.size };
-    StatusChange { size, ready: first_ready(old, new).filter(|_| is_first).and_then(since_creation), end }
+    StatusChange {
+        size,
+        ready: first_ready(old, new).filter(|_| is_first).and_then(since_creation),
+        end,
+    }
 }
 
 /// When the MiniCluster became ready, if `new` is its first ready status. A complete run has `Ready=True`, too, and does
