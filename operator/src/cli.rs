@@ -67,6 +67,10 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,
+    /// Number of finished MiniClusters that a namespace keeps: of more, the oldest are deleted; by default all stay
+    #[arg(long, env = "FLUX_OPERATOR_KEEP_FINISHED", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_finished: Option<u32>,
     /// Reconcile only while holding a Lease, so that several operators may run
     #[arg(long, env = "FLUX_OPERATOR_LEADER_ELECT", num_args = 0..=1)]
     #[arg(default_value_t = false, default_missing_value = "true", require_equals = true)]

@@ -62,13 +62,15 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let context = Arc::new({
         // A client's connections run in the runtime in which the client was created.
         let _workers = workers.enter();
-        Context::new(
+        let mut context = Context::new(
             client(config, &metrics)?,
             Some(arguments.identity),
             Arc::clone(&metrics),
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
             defaults,
-        )
+        );
+        context.keep_finished = arguments.keep_finished.and_then(|number| number.try_into().ok());
+        context
     });
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(heartbeat(Arc::clone(&health)));

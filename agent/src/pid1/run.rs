@@ -306,11 +306,13 @@ async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage, Fai
     if let Some(archive) = &plan.broker.archive {
         archive::keep(run, archive, &end).await;
     }
-    Ok(if plan.broker.lead_command.is_some() {
+    let jobs = end.jobs.or_else(|| command.as_ref()?.jobs);
+    let ended = if plan.broker.lead_command.is_some() {
         outcome::lead_outcome(command, &end)
     } else {
         outcome::interactive_lead_outcome(&end)
-    })
+    };
+    Ok(TerminationMessage { jobs, ..ended })
 }
 
 /// Fails with the loader's message where Flux's broker cannot be used at all, as where a library of the image is too old.
@@ -351,7 +353,7 @@ async fn run_worker(
         }
         let may_return = worker.lead_may_return_seconds.is_some();
         let why = match outcome::worker_outcome(worker.policy, may_return, &end) {
-            Outcome::Exit(ended) => return Ok(ended),
+            Outcome::Exit(ended) => return Ok(*ended),
             Outcome::Restart(why) => why,
         };
         let time = outcome::next_pause(pause, end.duration);

@@ -66,6 +66,9 @@ pub(crate) async fn run_broker(
     }
     watch.abort();
     drop(uses);
+    while let Ok(change) = changes.try_recv() {
+        supervision.end.note(&change);
+    }
     run.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.duration = started.elapsed();
@@ -349,8 +352,8 @@ impl<'run> Supervision<'run> {
             }
             broker_watch::Event::Closed => Some(Event::SocketClosed),
             broker_watch::Event::LeadGone => Some(Event::LeadIsGone),
-            broker_watch::Event::LeadEnds(ends) => {
-                self.end.lead_ends = Some(ends);
+            change @ (broker_watch::Event::LeadEnds(_) | broker_watch::Event::Jobs(_)) => {
+                self.end.note(&change);
                 None
             }
         }
@@ -361,9 +364,7 @@ impl<'run> Supervision<'run> {
         let is_over = |end: &BrokerEnd| end.stop.is_some() || end.lead_ends.is_some();
         while self.purpose == Purpose::Worker && !is_over(&self.end) {
             let Some(event) = changes.recv().await else { return };
-            if let broker_watch::Event::LeadEnds(ends) = event {
-                self.end.lead_ends = Some(ends);
-            }
+            self.end.note(&event);
         }
     }
 

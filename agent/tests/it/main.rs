@@ -13,6 +13,7 @@ mod first_process;
 mod go_bugs;
 mod image;
 mod instance;
+mod job_numbers;
 mod lead_lost;
 mod leave;
 mod linked_view;

@@ -6,7 +6,7 @@
 mod fixed_fields;
 pub mod validate;
 
-pub use fixed_fields::{FixedFields, RUN_KEY};
+pub use fixed_fields::{FixedFields, RUN_ID_ANNOTATION, RUN_KEY};
 
 use crate::crd::{Autoscale, Gang, Install, Medium, MiniCluster};
 use flux_contract::{
@@ -83,6 +83,8 @@ pub struct Cluster {
     pub not_acted_on: Vec<String>,
     /// The fields that cannot change while an instance runs.
     pub fixed_fields: FixedFields,
+    /// Name of the run, by which a finished MiniCluster is run again.
+    pub run_id: Option<String>,
 }
 
 impl Cluster {
@@ -142,6 +144,11 @@ impl Cluster {
             let of_service = ["", ".name", ".ports"].map(|it| format!("{}{it}", sidecar.field));
             !refused.iter().any(|field| of_service.contains(field))
         });
+    }
+
+    /// True if another run is to follow one that was started with `run_id`, once it has ended.
+    pub fn asks_for_run_after(&self, run_id: Option<&str>) -> bool {
+        self.run_id.is_some() && self.run_id.as_deref() != run_id
     }
 
     /// Name of the Secret with the CURVE certificate: the user's own, or the one that the operator creates.

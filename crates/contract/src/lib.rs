@@ -37,7 +37,7 @@ pub use layout::{
 pub use names::{ClusterName, NameError, labels};
 pub use served::{ServedInstance, ServedTokens};
 pub use shell::{is_shell_name, shell_syntax};
-pub use termination::{FailedTask, Phase, TerminationMessage};
+pub use termination::{FailedTask, JobNumbers, Phase, TerminationMessage};
 pub use workload::{Submission, Workload};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, as the Go operator had it.

@@ -15,6 +15,7 @@ use super::pod_ext::broker_is_ready;
 use super::report::{report, report_error};
 use super::run_record::RunRecord;
 use super::status::{Facts, status};
+use super::surplus::delete_surplus;
 use flux_api::cluster::Identity;
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
@@ -87,10 +88,14 @@ pub(super) async fn reconcile(
     if was_over && deferred.is_none() {
         forget_if_settled(context, &mini_cluster, &live);
     }
+    if status.is_over() && deferred.is_none() {
+        delete_surplus(client).await?;
+    }
     let next = next_reconcile(&live, &plan).into_iter().chain(deferred).min();
     // A MiniCluster in a namespace that is being deleted would keep the namespace: delete it now.
     let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
-    let deletion = ends.or_else(|| time_until_deletion(&mini_cluster.spec, &status, &now));
+    let deletion =
+        ends.or_else(|| time_until_deletion(&mini_cluster.spec, plan.runs_again, &status, &now));
     next_action(client, &mini_cluster, next, deletion).await
 }
 
@@ -133,8 +138,8 @@ async fn observe_if_valid_name(
     let DecisionInput { cluster, generation, now, .. } = input;
     match Identity::of(mini_cluster) {
         Ok(identity) => {
-            let (cluster, is_reported) = (cluster.as_ref().ok(), is_over(mini_cluster));
-            Box::pin(observe(client, &identity, cluster, *generation, is_reported, now)).await
+            let (cluster, status) = (cluster.as_ref().ok(), mini_cluster.status.as_ref());
+            Box::pin(observe(client, &identity, cluster, (*generation, status), now)).await
         }
         Err(_) => Ok(Observed::default()),
     }

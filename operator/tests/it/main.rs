@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod addresses;
+mod again;
 mod autoscale;
 mod citizen;
 mod command;

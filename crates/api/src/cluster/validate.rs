@@ -153,6 +153,7 @@ fn resolve(
         services_pod,
         not_acted_on: no_effect::not_acted_on(name_text, spec),
         fixed_fields: FixedFields::of_instance(spec),
+        run_id: spec.run_id.clone(),
     })
 }
 

@@ -162,7 +162,7 @@ fn config(cluster: &Cluster) -> Volume {
             name: cluster.name.agent_config_map(),
             items: Some(vec![
                 item(AGENT_CONFIG_KEY),
-                item(&cluster.fixed_fields.run_key(&cluster.owner.uid)),
+                item(&cluster.fixed_fields.run_key(&cluster.owner.uid, cluster.run_id.as_deref())),
             ]),
             ..ConfigMapVolumeSource::default()
         }),

@@ -108,7 +108,7 @@ impl Case {
         object.status = old.cloned();
         let generation = object.metadata.generation.unwrap();
         let cluster = validate(&object, &defaults());
-        let live = live.classified(cluster.as_ref().ok(), generation, &images.agent, &now);
+        let live = live.classified(cluster.as_ref().ok(), (generation, old), &images.agent, &now);
         let failed = self.demand_fails.clone().map(Answer::Failed);
         let answer = |(wanted, kept)| Answer::Demand(Demand { wanted, kept });
         let input = DecisionInput {
