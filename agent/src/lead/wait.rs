@@ -1,10 +1,12 @@
 //! Waiting until the lead broker answers, with reports of what keeps it from that.
 
 use crate::failure::Failure;
+use crate::lead::findings::{Findings, Report};
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use flux_contract::Exit;
+use flux_contract::obstacle::ObstacleCause;
 use flux_protocol::CurveCertificate;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +64,7 @@ pub async fn wait_for_lead(
     target: &AwaitLead,
     certificate: &CurveCertificate,
     deadline: Duration,
-    report: &mut dyn FnMut(&str),
+    report: &mut Report<'_>,
 ) -> Result<LeadFound, Failure> {
     let whole = Pauses::of(target.hosts).probe;
     let probe = async |address, connection| probe(address, certificate, connection, whole).await;
@@ -102,7 +104,7 @@ pub(crate) fn spread(mean: Duration) -> Duration {
 async fn wait(
     target: &AwaitLead,
     deadline: Duration,
-    report: &mut dyn FnMut(&str),
+    report: &mut Report<'_>,
     probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
@@ -189,14 +191,14 @@ async fn attempt(
     let mut findings = Findings::default();
     let addresses = addresses
         .as_ref()
-        .map_err(|error| Findings { text: error.clone(), ..Findings::default() })?;
+        .map_err(|error| Findings { text: error.clone(), cause: ObstacleCause::Address })?;
     for address in addresses {
         let (address, outcome) = probe(*address).await;
         if outcome == Outcome::Accepted {
             return Ok(address);
         }
-        let certificate_problem = outcome.is_certificate_problem();
-        findings.add(&Findings { text: format!("{address}: {outcome}"), certificate_problem });
+        let text = format!("{address}: {outcome}");
+        findings.add(&Findings { text, cause: outcome.cause() });
     }
     Err(findings)
 }
@@ -216,11 +218,11 @@ struct LeadSearch<'report> {
     last: [Findings; 2],
     /// The last report, and its time.
     reported: Option<(Findings, Duration)>,
-    report: &'report mut dyn FnMut(&str),
+    report: &'report mut Report<'report>,
 }
 
 impl<'report> LeadSearch<'report> {
-    fn new(deadline: Duration, report: &'report mut dyn FnMut(&str)) -> Self {
+    fn new(deadline: Duration, report: &'report mut Report<'report>) -> Self {
         let (started, last) = (Instant::now(), Default::default());
         Self { started, deadline, attempts: 0, last, reported: None, report }
     }
@@ -235,7 +237,8 @@ impl<'report> LeadSearch<'report> {
     fn note(&mut self, route: Route, findings: Findings) {
         self.last[route as usize] = findings;
         let (now, elapsed) = (self.findings(), self.started.elapsed());
-        let urgency = if now.certificate_problem { "WARNING: " } else { "" };
+        let is_urgent = now.cause == ObstacleCause::Certificate;
+        let urgency = if is_urgent { "WARNING: " } else { "" };
         let since = match &self.reported {
             Some((last, when)) if *last == now => {
                 if elapsed.saturating_sub(*when) < REPORT_INTERVAL {
@@ -246,7 +249,8 @@ impl<'report> LeadSearch<'report> {
             Some(_) | None => String::new(),
         };
         let still = if since.is_empty() { "" } else { "still " };
-        (self.report)(&format!("{urgency}{still}waiting for the lead broker{since}: {}", now.text));
+        let line = format!("{urgency}{still}waiting for the lead broker{since}: {}", now.text);
+        (self.report)(&line, now.obstacle());
         self.reported = Some((now, elapsed));
     }
 
@@ -265,27 +269,12 @@ impl<'report> LeadSearch<'report> {
     }
 }
 
-/// Why a route does not lead to the broker.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Findings {
-    text: String,
-    certificate_problem: bool,
-}
-
-impl Findings {
-    fn add(&mut self, more: &Self) {
-        let separator = if self.text.is_empty() || more.text.is_empty() { "" } else { "; " };
-        self.text += separator;
-        self.text += &more.text;
-        self.certificate_problem |= more.certificate_problem;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::failure::Failure;
     use crate::lead::probe::Stage;
+    use flux_contract::obstacle::Obstacle;
 
     const SERVICE: &str = "10.96.0.5";
     const POD: &str = "10.244.1.7";
@@ -312,6 +301,7 @@ mod tests {
     struct Waited {
         result: Result<LeadFound, Failure>,
         reports: Vec<String>,
+        causes: Vec<ObstacleCause>,
         probed: Vec<Duration>,
     }
 
@@ -328,8 +318,12 @@ mod tests {
         outcome: impl Fn(Duration, IpAddr) -> Outcome,
         resolved: impl Fn(Duration) -> Result<Vec<IpAddr>, String>,
     ) -> Waited {
-        let (mut reports, probed, began) = (Vec::new(), RefCell::new(Vec::new()), Instant::now());
-        let mut report = |text: &str| reports.push(text.to_owned());
+        let (mut reports, mut causes) = (Vec::new(), Vec::new());
+        let (probed, began) = (RefCell::new(Vec::new()), Instant::now());
+        let mut report = |text: &str, found: Obstacle| {
+            reports.push(text.to_owned());
+            causes.push(found.cause);
+        };
         let probe = async |address: SocketAddr, connection: Duration| {
             probed.borrow_mut().push(began.elapsed());
             let outcome = outcome(began.elapsed(), address.ip());
@@ -341,7 +335,7 @@ mod tests {
         let resolve = async |_: &str| resolved(began.elapsed());
         let deadline = Duration::from_secs(seconds);
         let result = wait(&target(address), deadline, &mut report, probe, resolve, |it| it).await;
-        Waited { result, reports, probed: probed.into_inner() }
+        Waited { result, reports, causes, probed: probed.into_inner() }
     }
 
     #[test]
@@ -371,7 +365,7 @@ mod tests {
         };
         let resolve = async |_: &str| Ok(vec![ip(POD)]);
         let deadline = Duration::from_mins(5);
-        wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
+        wait(&target, deadline, &mut |_, _| {}, probe, resolve, |it| it).await.unwrap_err();
         let seconds = deadline.saturating_sub(EAGER).as_secs_f64();
         assert!(f64::from(attempts.take()) * 1_000.0 / seconds < 200.0);
     }
@@ -430,7 +424,7 @@ mod tests {
         };
         let (target, deadline) = (target(Some(SERVICE)), Duration::from_mins(1));
         let resolve = async |_: &str| unknown();
-        let found = wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap();
+        let found = wait(&target, deadline, &mut |_, _| {}, probe, resolve, |it| it).await.unwrap();
         assert!(found.elapsed < Duration::from_millis(450), "{:?}", found.elapsed);
     }
 
@@ -454,7 +448,7 @@ mod tests {
             };
             let probe = async |_, _| REFUSED;
             let deadline = Duration::from_secs(2);
-            wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
+            wait(&target, deadline, &mut |_, _| {}, probe, resolve, |it| it).await.unwrap_err();
             asked.into_inner()
         };
         assert_eq!(asked(4).await, [0, 2, 4, 14]);
@@ -478,13 +472,15 @@ mod tests {
         let changes = Duration::from_secs(25);
         let outcome = |now, _| if now < changes { REFUSED } else { Outcome::WrongKey };
         let began = Instant::now();
-        let Waited { result, reports, .. } =
+        let Waited { result, reports, causes, .. } =
             run(Some(SERVICE), 30, outcome, |_| Ok(Vec::new())).await;
         assert_eq!(began.elapsed(), Duration::from_secs(30), "the deadline is kept exactly");
         let error = result.unwrap_err().to_string();
         assert!(error.contains("; last seen: 10.96.0.5:8050: the server closed"), "{error}");
         assert!(error.contains("another CURVE certificate"), "{error}");
         assert_eq!(reports.len(), 4, "{reports:#?}");
+        let [port, certificate] = [ObstacleCause::Port, ObstacleCause::Certificate];
+        assert_eq!(causes, [port, port, port, certificate]);
         assert!(reports[0].starts_with("waiting for the lead broker: 10.96.0.5:8050: connection"));
         assert!(reports[1].starts_with("still waiting for the lead broker after 10 s"));
         assert!(reports[3].starts_with(

@@ -16,20 +16,15 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{DynamicObject, PartialObjectMeta};
-use kube::{Api, Resource as _, ResourceExt as _};
-use lead::{Address, read_certificate};
-use second::{Plan, Side, minicluster, plan};
+use kube::{Api, Resource as _, ResourceExt};
+use lead::{Address, BURST_OF, read_certificate};
+use second::{Plan, Side, default_name, minicluster, plan};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::time::Duration;
 use tokio::time::timeout;
-
-/// The label of all objects that this command makes; its value is the name of the MiniCluster with the lead.
-const BURST_OF: &str = "flux-framework.org/burst-of";
-/// The name of a burst that has none.
-const FIRST_BURST: &str = "burst-0";
 
 /// The type of a Service that is reached from outside of its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -140,7 +135,7 @@ impl Burst {
         }
         self.create(second, &lead.name, &side, certificate, &new).await?;
         let status = if self.detach { None } else { Some(self.joined(&target, plan.size).await?) };
-        self.print_end(lead, &plan, &side, service.map(|it| it.name_any()), status)
+        self.print_end(lead, &plan, &side, service.as_ref(), status.as_ref())
     }
 
     /// Fails if the name of the second MiniCluster is taken.
@@ -241,14 +236,14 @@ impl Burst {
         lead: &MiniClusterRef,
         plan: &Plan,
         side: &Side,
-        service: Option<String>,
-        status: Option<MiniClusterStatus>,
+        service: Option<&Service>,
+        status: Option<&MiniClusterStatus>,
     ) -> Result<()> {
         let name = MiniClusterRef::new(lead.connection.clone(), &plan.name).full_name();
         let ready = status.map(|status| status.ready_brokers);
         let Address { host, port } = &side.address;
         let report = json!({
-            "lead": lead.name, "service": service, "address": host, "port": port, "context": self.to,
+            "lead": lead.name, "service": service.map(ResourceExt::name_any), "address": host, "port": port, "context": self.to,
             "name": plan.name, "secret": side.secret, "size": plan.size, "readyBrokers": ready,
         });
         if self.format.print(&report, [name.clone()])? {
@@ -267,8 +262,7 @@ impl Burst {
         let first = objects(&lead.connection, false).get_opt(&lead.name).await;
         let first = first.with_context(|| format!("read the MiniCluster {}", lead.name))?;
         let first = first.and_then(|found| found.try_parse::<MiniCluster>().ok());
-        let planned = first.and_then(|cluster| second::first_name(&cluster));
-        let name = self.name.clone().or(planned).unwrap_or_else(|| FIRST_BURST.to_owned());
+        let name = self.name.clone().unwrap_or_else(|| default_name(first.as_ref()));
         let of = &lead.name;
         let uid = delete_own(&second.api(), MINICLUSTER, &name, of).await?;
         if let Some(uid) = uid {

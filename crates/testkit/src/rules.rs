@@ -32,7 +32,7 @@ const OF_THE_SERVER: [&str; 7] = [
     "namespace",
 ];
 
-/// The port of a Service of type NodePort that names none.
+/// The port of a Service of type `NodePort` that names none.
 const NODE_PORT: u16 = 30_001;
 
 /// Kinds whose changes of the specification are counted.

@@ -1,6 +1,5 @@
 //! The side of the lead: its certificate, its Service, and the address at which it is reached from outside.
 
-use super::BURST_OF;
 use crate::minicluster::MiniClusterRef;
 use anyhow::{Context as _, Result, anyhow, bail};
 use flux_api::crd::MiniCluster;
@@ -12,6 +11,9 @@ use k8s_openapi::api::core::v1::{Node, Secret, Service, ServicePort, ServiceSpec
 use kube::api::{ListParams, ObjectMeta};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Resource as _, ResourceExt as _};
+
+/// The label of all objects that `burst` makes; its value is the name of the MiniCluster with the lead.
+pub(super) const BURST_OF: &str = "flux-framework.org/burst-of";
 
 /// A host name or address, and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the second MiniCluster is, from the one with the lead.
 
-use super::lead::Address;
-use super::{BURST_OF, FIRST_BURST};
+use super::lead::{Address, BURST_OF};
+use crate::commands::status::summary;
 use anyhow::{Result, bail, ensure};
 use flux_api::crd::{LeadBroker, MiniCluster, State};
 use flux_protocol::Hostlist;
@@ -34,18 +34,15 @@ pub(super) struct Side {
 pub(super) fn plan(lead: &MiniCluster, name: Option<&str>, size: Option<u32>) -> Result<Plan> {
     let first = lead.name_any();
     let runs = matches!(lead.state(), Some(State::Pending | State::Starting | State::Running));
-    ensure!(runs, "{}: only a MiniCluster that runs can be joined", super::summary(lead));
+    ensure!(runs, "{}: only a MiniCluster that runs can be joined", summary(lead));
     let elsewhere = lead_broker(lead).filter(|it| it.name.as_ref() != Some(&first));
     if let Some(elsewhere) = elsewhere {
         let other = elsewhere.name.as_deref().unwrap_or("another MiniCluster");
         bail!("{first} has no lead, {other} has it: give the name of that one");
     }
-    let name = match name {
-        Some(name) => name.to_owned(),
-        None => first_name(lead).unwrap_or_else(|| FIRST_BURST.to_owned()),
-    };
+    let name = name.map_or_else(|| default_name(Some(lead)), str::to_owned);
     let room = room(lead, &name)?;
-    let wanted = size.unwrap_or(room.max(1));
+    let wanted = size.unwrap_or_else(|| room.max(1));
     let others = if clusters(lead).is_empty() { "" } else { " beside the present ones" };
     ensure!(
         room > 0,
@@ -59,9 +56,10 @@ pub(super) fn plan(lead: &MiniCluster, name: Option<&str>, size: Option<u32>) ->
     Ok(Plan { name, size: wanted })
 }
 
-/// The name of the first cluster that may join.
-pub(super) fn first_name(lead: &MiniCluster) -> Option<String> {
-    clusters(lead).into_iter().next().map(|(name, _)| name)
+/// The name of the first cluster that may join `lead`.
+pub(super) fn default_name(lead: Option<&MiniCluster>) -> String {
+    let first = lead.and_then(|lead| clusters(lead).into_iter().next());
+    first.map_or_else(|| "burst-0".to_owned(), |(name, _)| name)
 }
 
 /// Names and sizes of the clusters that may join, with the defaults that the lead's MiniCluster has.
@@ -109,12 +107,12 @@ pub(super) fn minicluster(
     spec.insert("size".to_owned(), json!(plan.size));
     let mut spec = Value::Object(spec);
     for container in runners(&mut spec["containers"]) {
-        OF_THE_COMMAND.iter().for_each(|field| drop(container.remove(*field)));
+        container.retain(|field, _| !OF_THE_COMMAND.contains(&field.as_str()));
         let commands = container.get_mut("commands").and_then(Value::as_object_mut);
         commands.map(|commands| commands.remove("script"));
     }
     if let Some(flux) = spec["flux"].as_object_mut() {
-        OF_THE_LEAD.iter().for_each(|field| drop(flux.remove(*field)));
+        flux.retain(|field, _| !OF_THE_LEAD.contains(&field.as_str()));
     }
     spec["flux"]["curveCertSecret"] = json!(side.secret);
     spec["flux"]["bursting"] = bursting(lead, &side.address);
