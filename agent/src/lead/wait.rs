@@ -1,10 +1,12 @@
 //! Waiting until the lead broker answers, with reports of what keeps it from that.
 
 use crate::failure::Failure;
+use crate::lead::findings::{Findings, Report};
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use flux_contract::Exit;
+use flux_contract::obstacle::ObstacleCause;
 use flux_protocol::CurveCertificate;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +64,7 @@ pub async fn wait_for_lead(
     target: &AwaitLead,
     certificate: &CurveCertificate,
     deadline: Duration,
-    report: &mut dyn FnMut(&str),
+    report: &mut Report<'_>,
 ) -> Result<LeadFound, Failure> {
     let whole = Pauses::of(target.hosts).probe;
     let probe = async |address, connection| probe(address, certificate, connection, whole).await;
@@ -102,7 +104,7 @@ pub(crate) fn spread(mean: Duration) -> Duration {
 async fn wait(
     target: &AwaitLead,
     deadline: Duration,
-    report: &mut dyn FnMut(&str),
+    report: &mut Report<'_>,
     probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
@@ -189,14 +191,14 @@ async fn attempt(
     let mut findings = Findings::default();
     let addresses = addresses
         .as_ref()
-        .map_err(|error| Findings { text: error.clone(), ..Findings::default() })?;
+        .map_err(|error| Findings { text: error.clone(), cause: ObstacleCause::Address })?;
     for address in addresses {
         let (address, outcome) = probe(*address).await;
         if outcome == Outcome::Accepted {
             return Ok(address);
         }
-        let certificate_problem = outcome.is_certificate_problem();
-        findings.add(&Findings { text: format!("{address}: {outcome}"), certificate_problem });
+        let text = format!("{address}: {outcome}");
+        findings.add(&Findings { text, cause: outcome.cause() });
     }
     Err(findings)
 }
@@ -216,11 +218,11 @@ struct LeadSearch<'report> {
     last: [Findings; 2],
     /// The last report, and its time.
     reported: Option<(Findings, Duration)>,
-    report: &'report mut dyn FnMut(&str),
+    report: &'report mut Report<'report>,
 }
 
 impl<'report> LeadSearch<'report> {
-    fn new(deadline: Duration, report: &'report mut dyn FnMut(&str)) -> Self {
+    fn new(deadline: Duration, report: &'report mut Report<'report>) -> Self {
         let (started, last) = (Instant::now(), Default::default());
         Self { started, deadline, attempts: 0, last, reported: None, report }
     }
@@ -235,7 +237,8 @@ impl<'report> LeadSearch<'report> {
     fn note(&mut self, route: Route, findings: Findings) {
         self.last[route as usize] = findings;
         let (now, elapsed) = (self.findings(), self.started.elapsed());
-        let urgency = if now.certificate_problem { "WARNING: " } else { "" };
+        let is_urgent = now.cause == ObstacleCause::Certificate;
+        let urgency = if is_urgent { "WARNING: " } else { "" };
         let since = match &self.reported {
             Some((last, when)) if *last == now => {
                 if elapsed.saturating_sub(*when) < REPORT_INTERVAL {
@@ -246,7 +249,8 @@ impl<'report> LeadSearch<'report> {
             Some(_) | None => String::new(),
         };
         let still = if since.is_empty() { "" } else { "still " };
-        (self.report)(&format!("{urgency}{still}waiting for the lead broker{since}: {}", now.text));
+        let line = format!("{urgency}{still}waiting for the lead broker{since}: {}", now.text);
+        (self.report)(&line, now.obstacle());
         self.reported = Some((now, elapsed));
     }
 
@@ -262,22 +266,6 @@ impl<'report> LeadSearch<'report> {
             "lead broker {name} port {port} did not let this pod in within {seconds} s ({attempts} attempts); last seen: {seen}"
         );
         Failure::new(Exit::LeadUnreachable, text)
-    }
-}
-
-/// Why a route does not lead to the broker.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Findings {
-    text: String,
-    certificate_problem: bool,
-}
-
-impl Findings {
-    fn add(&mut self, more: &Self) {
-        let separator = if self.text.is_empty() || more.text.is_empty() { "" } else { "; " };
-        self.text += separator;
-        self.text += &more.text;
-        self.certificate_problem |= more.certificate_problem;
     }
 }
 

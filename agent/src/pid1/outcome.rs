@@ -10,6 +10,7 @@ use crate::pid1::state_machine::Cause;
 use crate::plan::step::WorkerRun;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
+use flux_contract::obstacle::{Obstacle, ObstacleCause};
 use flux_contract::{Exit, JobNumbers, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -174,6 +175,14 @@ fn exit(message: TerminationMessage) -> Outcome {
     Outcome::Exit(Box::new(message))
 }
 
+/// The obstacle of a worker whose broker ended before it had joined, although the lead lets its certificate in. Why the
+/// lead's broker refuses another one is at the lead only: the refused one is just cut off (flux-core 0.77 and later).
+pub(crate) fn refusal(broker: &BrokerEnd, why: &str) -> Option<Obstacle> {
+    let is_refused = !broker.ran && broker.code != 0 && !broker.lead_lost();
+    let message = format!("{why} before it had joined, although the lead lets its certificate in");
+    is_refused.then_some(Obstacle { cause: ObstacleCause::Broker, message })
+}
+
 /// Decides by `policy` what follows the end of a worker's broker. A broker ends well with its parent, so in a tree 0 does
 /// not mean that the instance ends: the worker is done only when its lead is. A lead that `may_return` is followed by
 /// another.
@@ -278,6 +287,19 @@ mod tests {
         assert_eq!((ended.exit_code, ended.command_ran), (code, command_ran), "{ended:?}");
         let error = ended.last_error.as_deref().unwrap_or_default();
         assert!(error.contains(text) && error.is_empty() == text.is_empty(), "{text}: {error}");
+    }
+
+    #[test]
+    fn a_broker_that_fails_before_it_has_joined_is_refused() {
+        let end = |ran, code, cause| BrokerEnd { code, ran, cause, ..BrokerEnd::default() };
+        for (end, is_refused) in [
+            (end(false, 1, None), true),
+            (end(true, 1, None), false),
+            (end(false, 0, None), false),
+            (end(false, 1, Some(Cause::LeadLost)), false),
+        ] {
+            assert_eq!(refusal(&end, "it ended").is_some(), is_refused, "{end:?}");
+        }
     }
 
     #[test]

@@ -361,6 +361,9 @@ async fn run_worker(
         let seconds = time.as_secs_f64();
         run.log.info(&format!("{why}; starting it again in {seconds:.1} s"));
         run.progress.failed(&why);
+        if let Some(obstacle) = outcome::refusal(&end, &why) {
+            run.progress.set_obstacle(Some(obstacle));
+        }
         run.progress.restarted();
         run.signals.unless_stopped(tokio::time::sleep(time)).await?;
     }

@@ -4,6 +4,7 @@ use crate::plan::step::{Plan, Role};
 use crate::status::document::StatusReport;
 use crate::status::timing::milliseconds;
 use flux_contract::demand::Demand;
+use flux_contract::obstacle::Obstacle;
 use flux_contract::{Phase, phase};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -87,6 +88,7 @@ impl Progress {
         self.publish(|report| {
             report.broker_state = Some(state.to_owned());
             report.online = online;
+            report.obstacle.take_if(|_| online);
             report.ready |= match role {
                 Role::Lead => state == RUN,
                 Role::Worker => online,
@@ -156,6 +158,17 @@ impl Progress {
 
     pub(crate) fn last_error(&self) -> Option<String> {
         self.reports.borrow().last_error.clone()
+    }
+
+    pub(crate) fn set_obstacle(&self, mut obstacle: Option<Obstacle>) {
+        if let Some(Obstacle { message, .. }) = &mut obstacle {
+            message.truncate(message.floor_char_boundary(LONGEST_ERROR));
+        }
+        self.publish(|report| report.obstacle = obstacle);
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.reports.borrow().obstacle.clone()
     }
 
     /// All phases; the one that runs ends now.

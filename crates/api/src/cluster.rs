@@ -88,6 +88,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Whether another MiniCluster has the lead.
+    pub const fn joins_another_lead(&self) -> bool {
+        matches!(self.flux.bootstrap, Bootstrap::Child { .. })
+    }
+
     /// The identity of the MiniCluster, without its specification.
     pub fn identity(&self) -> Identity {
         Identity {

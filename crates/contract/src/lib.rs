@@ -14,6 +14,7 @@ pub mod instance;
 pub mod invocation;
 mod layout;
 mod names;
+pub mod obstacle;
 pub mod phase;
 mod served;
 mod shell;

@@ -26,9 +26,9 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
 /// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
-/// clients ask; and the removal of several MiniClusters, 64 pods on a node, and one more cluster over IPv6 keep the
-/// processors busy.
-const NIGHTLY: [&str; 10] = [
+/// clients ask; and the removal of several MiniClusters, 64 pods on a node, one more cluster over IPv6, and two
+/// clusters at once keep the processors busy.
+const NIGHTLY: [&str; 11] = [
     "cpu_manager",
     "devices",
     "dns",
@@ -38,6 +38,7 @@ const NIGHTLY: [&str; 10] = [
     "network",
     "outages",
     "removal",
+    "two_clusters",
     "two_nodes",
 ];
 

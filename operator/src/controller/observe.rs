@@ -1,5 +1,6 @@
 //! Reads the live objects of a MiniCluster.
 
+mod agent_port;
 pub(super) mod cached_client;
 #[cfg(test)]
 mod cases;
@@ -167,7 +168,8 @@ pub(super) async fn observe(
     let (config_map, services_pod) = futures::try_join!(config_map, services_pod)?;
     let pods = match &job {
         Ok(Some(job)) if !(is_reported && is_settled(job, &config_map)) => {
-            Box::pin(pods::pods(client, identity, job, now)).await?
+            let joins = cluster.is_some_and(Cluster::joins_another_lead);
+            Box::pin(pods::pods(client, identity, job, joins, now)).await?
         }
         Ok(_) | Err(_) => Pods::default(),
     };

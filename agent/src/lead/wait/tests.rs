@@ -3,6 +3,7 @@
 use super::*;
 use crate::failure::Failure;
 use crate::lead::probe::Stage;
+use flux_contract::obstacle::Obstacle;
 
 const SERVICE: &str = "10.96.0.5";
 const POD: &str = "10.244.1.7";
@@ -29,6 +30,7 @@ fn unknown() -> Result<Vec<IpAddr>, String> {
 struct Waited {
     result: Result<LeadFound, Failure>,
     reports: Vec<String>,
+    causes: Vec<ObstacleCause>,
     probed: Vec<Duration>,
 }
 
@@ -45,8 +47,12 @@ async fn run(
     outcome: impl Fn(Duration, IpAddr) -> Outcome,
     resolved: impl Fn(Duration) -> Result<Vec<IpAddr>, String>,
 ) -> Waited {
-    let (mut reports, probed, began) = (Vec::new(), RefCell::new(Vec::new()), Instant::now());
-    let mut report = |text: &str| reports.push(text.to_owned());
+    let (mut reports, mut causes) = (Vec::new(), Vec::new());
+    let (probed, began) = (RefCell::new(Vec::new()), Instant::now());
+    let mut report = |text: &str, found: Obstacle| {
+        reports.push(text.to_owned());
+        causes.push(found.cause);
+    };
     let probe = async |address: SocketAddr, connection: Duration| {
         probed.borrow_mut().push(began.elapsed());
         let outcome = outcome(began.elapsed(), address.ip());
@@ -58,7 +64,7 @@ async fn run(
     let resolve = async |_: &str| resolved(began.elapsed());
     let deadline = Duration::from_secs(seconds);
     let result = wait(&target(address), deadline, &mut report, probe, resolve, |it| it).await;
-    Waited { result, reports, probed: probed.into_inner() }
+    Waited { result, reports, causes, probed: probed.into_inner() }
 }
 
 #[test]
@@ -88,7 +94,7 @@ async fn a_thousand_workers_are_slow_with_a_late_lead() {
     };
     let resolve = async |_: &str| Ok(vec![ip(POD)]);
     let deadline = Duration::from_mins(5);
-    wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
+    wait(&target, deadline, &mut |_, _| {}, probe, resolve, |it| it).await.unwrap_err();
     let seconds = deadline.saturating_sub(EAGER).as_secs_f64();
     assert!(f64::from(attempts.take()) * 1_000.0 / seconds < 200.0);
 }
@@ -147,7 +153,7 @@ async fn a_distant_lead_gets_the_time_that_it_needs() {
     };
     let (target, deadline) = (target(Some(SERVICE)), Duration::from_mins(1));
     let resolve = async |_: &str| unknown();
-    let found = wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap();
+    let found = wait(&target, deadline, &mut |_, _| {}, probe, resolve, |it| it).await.unwrap();
     assert!(found.elapsed < Duration::from_millis(450), "{:?}", found.elapsed);
 }
 
@@ -170,7 +176,7 @@ async fn dns_is_asked_three_times_at_first_and_then_once_a_second() {
         };
         let probe = async |_, _| REFUSED;
         let deadline = Duration::from_secs(2);
-        wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
+        wait(&target, deadline, &mut |_, _| {}, probe, resolve, |it| it).await.unwrap_err();
         asked.into_inner()
     };
     assert_eq!(asked(4).await, [0, 2, 4, 14]);
@@ -193,12 +199,15 @@ async fn reports_come_with_every_change_and_every_ten_seconds() {
     let changes = Duration::from_secs(25);
     let outcome = |now, _| if now < changes { REFUSED } else { Outcome::WrongKey };
     let began = Instant::now();
-    let Waited { result, reports, .. } = run(Some(SERVICE), 30, outcome, |_| Ok(Vec::new())).await;
+    let Waited { result, reports, causes, .. } =
+        run(Some(SERVICE), 30, outcome, |_| Ok(Vec::new())).await;
     assert_eq!(began.elapsed(), Duration::from_secs(30), "the deadline is kept exactly");
     let error = result.unwrap_err().to_string();
     assert!(error.contains("; last seen: 10.96.0.5:8050: the server closed"), "{error}");
     assert!(error.contains("another CURVE certificate"), "{error}");
     assert_eq!(reports.len(), 4, "{reports:#?}");
+    let [port, certificate] = [ObstacleCause::Port, ObstacleCause::Certificate];
+    assert_eq!(causes, [port, port, port, certificate]);
     assert!(reports[0].starts_with("waiting for the lead broker: 10.96.0.5:8050: connection"));
     assert!(reports[1].starts_with("still waiting for the lead broker after 10 s"));
     assert!(

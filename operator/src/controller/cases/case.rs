@@ -12,6 +12,7 @@ use flux_api::cluster::validate::validate;
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_api::objects::RestTokens;
 use flux_contract::demand::Demand;
+use flux_contract::obstacle::Obstacle;
 use flux_protocol::Redacted;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,6 +53,8 @@ pub(super) struct Case {
     pub(super) unstarted_leads: Vec<u32>,
     /// Why pods do not start.
     pub(super) waiting: Option<String>,
+    /// What the agent of the lead's pod reports to keep its broker from a lead in another MiniCluster.
+    pub(super) obstacle: Option<Obstacle>,
     /// The wait is so short that it is part of every start.
     pub(super) is_passing: bool,
     /// Why the Job controller creates no pods.
