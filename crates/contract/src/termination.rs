@@ -242,7 +242,7 @@ mod tests {
         fn every_message_fits_and_can_be_read(
             exit_code: i32, signal: Option<i32>, restarts: u32, command_ran: bool,
             last_error in prop::option::of(prop::collection::vec(any::<char>(), 0..5000)),
-            controls in 0..2000_usize, jobs in 0..=20_usize,
+            controls in 0..2000_usize, unfinished in 0..=20_usize,
             output in prop::option::of(prop::collection::vec(any::<char>(), 0..2000)),
             phases in prop::collection::vec((".{0,40}", any::<u64>(), any::<u64>()), 0..60),
         ) {
@@ -257,7 +257,7 @@ mod tests {
             let jobid = Some("ƒ7YXcZgbu1xTP".to_owned());
             let failed_task = Some(FailedTask { rank: 7, host: Some("h".repeat(63)), signal });
             let jobs = Some(JobNumbers { failed: u64::MAX, not_run: 1, ..JobNumbers::default() });
-            let unfinished_jobs = vec!["ƒ7YXcZgbu1xTP".to_owned(); jobs];
+            let unfinished_jobs = vec!["ƒ7YXcZgbu1xTP".to_owned(); unfinished];
             let written = TerminationMessage {
                 exit_code, command_ran, signal, restarts, last_error, unfinished_jobs, jobid,
                 failed_task, jobs, output, phases,
