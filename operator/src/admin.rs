@@ -31,7 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
 
 /// Limits of a handshake and of the head of a request for metrics, which has a token.
 const HEAD: HeadLimits = HeadLimits { bytes: 16 << 10, time: Duration::from_secs(10) };
@@ -117,7 +116,7 @@ impl Endpoints {
                  TLS: give two ports, or --metrics-secure=false"
             );
         }
-        let certificate = Certificate::new(directory, Instant::now())?;
+        let certificate = Certificate::new(directory)?;
         let protection = Protection { certificate, gate: Arc::new(Gate::new(client)) };
         Ok(Self { protection: Some(protection), ..endpoints })
     }
@@ -150,12 +149,14 @@ fn metrics_route(metrics: Arc<Metrics>) -> Router {
 async fn serve_protected(listener: TcpListener, metrics: Router, protection: Protection) {
     let Protection { certificate, gate } = protection;
     let routes = metrics.route_layer(from_fn_with_state(gate, guard));
-    let handshake = |stream: TcpStream| {
-        let accept = TlsAcceptor::from(certificate.config(Instant::now())).accept(stream);
-        accept.map(Result::ok)
-    };
-    flux_server::serve(listener, HEAD, handshake, || TowerToHyperService::new(routes.clone()))
-        .await;
+    let tls = certificate.tls.clone();
+    let open = |stream: TcpStream| tls.clone().accept(stream).map(Result::ok);
+    let served =
+        flux_server::serve(listener, HEAD, open, || TowerToHyperService::new(routes.clone()));
+    tokio::select! {
+        () = served => {}
+        () = certificate.follow() => {}
+    }
 }
 
 async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
@@ -270,7 +271,7 @@ mod tests {
         for (wrong, message) in [
             (&same[..], "give two ports, or --metrics-secure=false"),
             (&["--metrics-secure=false", "--metrics-cert-path=/x"], "remove one of the two"),
-            (&["--metrics-cert-path=/none"], "read /none/tls.crt, which --metrics-cert-path"),
+            (&["--metrics-cert-path=/none"], "use --metrics-cert-path /none"),
         ] {
             let error = new(wrong).err().unwrap().to_string();
             assert!(error.contains(message), "{error}");

@@ -2,14 +2,13 @@
 //! connection of its own to the broker, which ends with the request.
 //!
 //! `access` decides who may do what, and `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router`
-//! admits requests, `calls` and `v1` answer them; `files` and `tls` take what is replaced while the server runs.
+//! admits requests, `calls` and `v1` answer them.
 
 mod access;
 mod answer;
 mod calls;
 mod context;
 mod feed;
-mod files;
 mod instance;
 mod job;
 mod job_stream;
@@ -18,15 +17,14 @@ mod metrics;
 mod query;
 mod router;
 mod submission;
-mod tls;
 mod v1;
 
 use crate::access::Tokens;
 use crate::context::{Context, NewToken};
-use crate::tls::Tls;
 use crate::v1::session::Sessions;
-use flux_contract::{Exit, RestTokens, ServedInstance, ServedTokens, token};
-use flux_server::all_addresses;
+use flux_contract::{Exit, RestTokens, ServedInstance, ServedTokens, TLS_SECRET_KEYS, token};
+use flux_server::tls::{Pem, PemFiles, Tls};
+use flux_server::{all_addresses, files};
 use futures::future::OptionFuture;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -57,15 +55,14 @@ fn main() -> ExitCode {
         done
     });
     let Err(Failure(exit, reason)) = done else { return ExitCode::SUCCESS };
-    let _ = writeln!(io::stderr(), "flux-rest: {reason}");
+    log(&reason);
     exit.code().into()
 }
 
 async fn run() -> Result<(), Failure> {
     let instance = instance()?;
     let Accepted { tokens, new, replaced } = accepted(&instance.tokens)?;
-    let unreadable = |why| Failure(Exit::Config, why);
-    let tls = instance.tls.clone().map(Tls::read).transpose().map_err(unreadable)?;
+    let certificate = instance.tls.as_deref().map(certificate).transpose()?;
     let (listen, until_input_ends) = (instance.listen, instance.until_input_ends);
     // A fragment is sent to no server, and is in no log.
     let fragment =
@@ -80,11 +77,11 @@ async fn run() -> Result<(), Failure> {
     let address = listener.local_addr().map_err(listening)?;
     // A reader that has gone needs no address.
     let (scheme, fragment) =
-        (if tls.is_some() { "https" } else { "http" }, fragment.unwrap_or_default());
+        (if certificate.is_some() { "https" } else { "http" }, fragment.unwrap_or_default());
     let _ = writeln!(io::stdout(), "{scheme}://{address}/{fragment}");
-    let (tls, certificate) = tls.unzip();
-    let renewed =
-        OptionFuture::from(tls.clone().zip(certificate).map(|(tls, read)| tls.follow(read)));
+    let tls = certificate.as_ref().map(|(tls, ..)| tls.clone());
+    let renewed = certificate.map(|(tls, files, known)| tls.follow(files, known, log));
+    let renewed = OptionFuture::from(renewed);
     let replaced =
         OptionFuture::from(replaced.map(|(path, read)| follow_tokens(&context, path, read)));
     let sessions = Sessions::new(getrandom::fill)
@@ -137,6 +134,18 @@ fn tokens_in(path: &Path, text: &str) -> Result<Tokens, String> {
     })
 }
 
+/// The certificate in `directory`, and where it is read again.
+fn certificate(directory: &Path) -> Result<(Tls, PemFiles, Pem), Failure> {
+    let files = PemFiles(TLS_SECRET_KEYS.map(|name| directory.join(name)));
+    let wrong = |why| Failure(Exit::Config, format!("the certificate of the API: {why}"));
+    let pem = files.read().map_err(wrong)?;
+    Ok((Tls::new(&pem).map_err(wrong)?, files, pem))
+}
+
+fn log(text: &str) {
+    let _ = writeln!(io::stderr(), "flux-rest: {text}");
+}
+
 /// Takes the tokens of each document that replaces the one with the text `known`.
 async fn follow_tokens(context: &Context, path: PathBuf, known: String) {
     let take = |text: &String| {
@@ -144,7 +153,7 @@ async fn follow_tokens(context: &Context, path: PathBuf, known: String) {
         context.tokens.send_if_modified(|now| mem::replace(now, tokens.clone()) != tokens);
         Ok(())
     };
-    files::follow(known, || read_document(&path), take).await;
+    files::follow(known, || read_document(&path), take, log).await;
 }
 
 /// The instance that the only argument describes.

@@ -5,7 +5,6 @@ use crate::answer::{Refusal, complete};
 use crate::calls::{self, Served};
 use crate::context::Context;
 use crate::query;
-use crate::tls::Tls;
 use crate::v1;
 use crate::v1::session::Sessions;
 use axum::Router;
@@ -15,8 +14,9 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use flux_server::tls::Tls;
 use flux_server::{Authorised, HeadLimits};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -46,7 +46,7 @@ pub(crate) async fn serve(
     match tls {
         None => flux_server::serve(listener, HEAD_LIMITS, flux_server::plain, service).await,
         Some(tls) => {
-            let open = |stream| tls.clone().accept(stream);
+            let open = |stream| tls.clone().accept(stream).map(Result::ok);
             flux_server::serve(listener, HEAD_LIMITS, open, service).await;
         }
     }

@@ -159,14 +159,12 @@ fn copy<Dump: Read>(
     out: &mut Builder<impl Write>,
 ) -> io::Result<()> {
     let mut header = entry.header().clone();
-    match entry.link_name()? {
-        Some(target) => out.append_link(&mut header, path, target),
-        None => {
-            // That of an extended header, if there is one.
-            header.set_size(entry.size());
-            out.append_data(&mut header, path, entry)
-        }
+    if let Some(target) = entry.link_name()? {
+        return out.append_link(&mut header, path, target);
     }
+    // That of an extended header, if there is one.
+    header.set_size(entry.size());
+    out.append_data(&mut header, path, entry)
 }
 
 #[cfg(test)]
@@ -178,7 +176,8 @@ mod tests {
     const WAITED: &str = "job/0000/0007/5500/0000";
 
     fn log(names: &[&str]) -> String {
-        names.iter().map(|name| format!("{{\"timestamp\":1.5,\"name\":\"{name}\"}}\n")).collect()
+        let line = |name: &&str| format!("{}\n", json!({ "timestamp": 1.5, "name": name }));
+        names.iter().map(line).collect::<Vec<_>>().concat()
     }
 
     /// A dump with these files; those without content are links.

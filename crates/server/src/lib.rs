@@ -2,6 +2,9 @@
 //! answering others.
 
 mod connections;
+pub mod files;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod users;
 
 pub use connections::Authorised;

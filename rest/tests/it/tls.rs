@@ -72,12 +72,12 @@ fn a_renewed_certificate_is_taken_and_a_broken_one_is_not() {
     }
     assert!(!encrypted.serves_with(&encrypted.certificate));
     fs::write(encrypted.place.at("tls.crt"), "nothing").unwrap();
-    encrypted.process.logs("tls.crt: it has no certificate in PEM; what was read before stays");
+    encrypted.process.logs("read the certificate: it is not in PEM; what was read before stays");
     assert!(encrypted.serves_with(&renewed));
     // The key of another certificate.
     let other = generate_simple_self_signed(["hello".to_owned()]).unwrap();
     fs::write(encrypted.place.at("tls.crt"), other.cert.pem()).unwrap();
-    encrypted.process.logs("tls.key: ");
+    encrypted.process.logs("use the certificate with its key: ");
     assert!(encrypted.serves_with(&renewed));
 }
 
