@@ -1,8 +1,9 @@
 //! The command line.
 
 use crate::commands::{
-    completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate, render, report,
-    resources, resubmit, run, status, submit, suspend, top, trace, ui, validate, version, wait,
+    burst, completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate, render,
+    report, resources, resubmit, run, status, submit, suspend, top, trace, ui, validate, version,
+    wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
 use crate::exit::{FAILED, NOT_RUN};
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Wait(wait::Wait),
     /// Create a new MiniCluster with the specification of another, and print its name
     Resubmit(resubmit::Resubmit),
+    /// Let a second MiniCluster, usually in another Kubernetes cluster, join a running one
+    Burst(Box<burst::Burst>),
     /// Write objects, Events, logs and the state of Flux into one archive, for a bug report
     Report(report::Report),
     /// Show when each rank started, what it did, and when it ended
@@ -125,6 +128,7 @@ impl Command {
             Self::Delete(delete) => return delete.execute(connect().await?).await,
             Self::Wait(wait) => return Ok(wait.execute(connect().await?).await),
             Self::Resubmit(resubmit) => resubmit.execute(connect().await?).await?,
+            Self::Burst(burst) => Box::pin(burst.execute(connect().await?, arguments)).await?,
             Self::Report(report) => Box::pin(report.execute(connect().await?)).await?,
             Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await?,
             Self::Validate(validate) => return Box::pin(validate.execute(connect)).await,

@@ -146,7 +146,8 @@ impl Environment {
         ended
     }
 
-    async fn client(&self) -> Result<Client> {
+    /// A client for threads from which the cluster can be reached.
+    pub async fn client(&self) -> Result<Client> {
         let path = self.cluster.kubeconfig();
         let reading = || format!("reading the kubeconfig {}", path.display());
         let kubeconfig = Kubeconfig::read_from(path).with_context(reading)?;

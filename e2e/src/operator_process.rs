@@ -9,9 +9,13 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Arguments of an operator that runs beside others on this machine.
-pub const ARGUMENTS: [&str; 3] =
-    ["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"];
+/// Arguments of an operator that runs beside others on this machine, with metrics for measurements.
+pub const ARGUMENTS: [&str; 4] = [
+    "run",
+    "--metrics-bind=127.0.0.1:18080",
+    "--metrics-secure=false",
+    "--health-bind=127.0.0.1:18081",
+];
 
 /// A running operator; it is killed when this is dropped.
 #[derive(Debug)]

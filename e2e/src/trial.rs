@@ -75,8 +75,12 @@ impl Trial {
 
     /// Runs kubectl, by default in the trial's namespace, and returns the output.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
-        let words = [&["--namespace", self.namespace()], words].concat();
-        printed(&mut self.cluster.kubectl(&words))
+        printed(&mut self.kubectl_command(words))
+    }
+
+    /// kubectl with these words, by default in the trial's namespace.
+    pub fn kubectl_command(&self, words: &[&str]) -> Command {
+        self.cluster.kubectl(&[&["--namespace", self.namespace()], words].concat())
     }
 
     /// `program`, which reaches the cluster by `KUBECONFIG`.

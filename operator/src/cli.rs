@@ -67,6 +67,10 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,
+    /// Number of finished MiniClusters that a namespace keeps: of more, the oldest are deleted; by default all stay
+    #[arg(long, env = "FLUX_OPERATOR_KEEP_FINISHED", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_finished: Option<u32>,
     /// Reconcile only while holding a Lease, so that several operators may run
     #[arg(long, env = "FLUX_OPERATOR_LEADER_ELECT", num_args = 0..=1)]
     #[arg(default_value_t = false, default_missing_value = "true", require_equals = true)]
@@ -86,6 +90,15 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_METRICS_BIND", value_name = "ADDRESS")]
     #[arg(default_value = "[::]:8080")]
     pub metrics_bind: SocketAddr,
+    /// Serve /metrics over TLS, to those whom Kubernetes allows to read it; if false, over plain HTTP to anyone
+    #[arg(long, env = "FLUX_OPERATOR_METRICS_SECURE", num_args = 0..=1)]
+    #[arg(default_value_t = true, default_missing_value = "true", require_equals = true)]
+    #[arg(action = clap::ArgAction::Set)]
+    pub metrics_secure: bool,
+    /// Directory with the certificate of /metrics as tls.crt and tls.key, read again when they change; by default the
+    /// operator makes a self-signed one
+    #[arg(long, env = "FLUX_OPERATOR_METRICS_CERT_PATH", value_name = "DIRECTORY")]
+    pub metrics_cert_path: Option<PathBuf>,
     /// Address of /healthz and /readyz; `[::]` also receives IPv4
     #[arg(long, env = "FLUX_OPERATOR_HEALTH_BIND", value_name = "ADDRESS")]
     #[arg(default_value = "[::]:8081")]

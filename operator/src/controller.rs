@@ -18,6 +18,7 @@ mod reconcile;
 mod report;
 mod run_record;
 mod status;
+mod surplus;
 
 pub use context::{Context, Scope};
 pub use error::Error;

@@ -3,7 +3,7 @@
 //! Two threads, each with a runtime: one for the Lease, `/healthz` and signals, which must always be on time, and one
 //! for the reconciles. A reconcile that computes for long delays neither the renewal of the Lease nor `/healthz`.
 
-use crate::admin::{self, HEARTBEAT_INTERVAL, Health};
+use crate::admin::{Endpoints, HEARTBEAT_INTERVAL, Health};
 use crate::cli::RunArguments;
 use crate::controller::{self, Context, Scope};
 use crate::leader::Candidate;
@@ -52,6 +52,9 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     tracing::info!(?arguments, "start");
     let metrics = Arc::new(Metrics::default());
     let candidate = candidate(&arguments, &config, &metrics)?;
+    // This thread's client, of what is no reconcile.
+    let own_client = client(config.clone(), &metrics)?;
+    let endpoints = Endpoints::new(&arguments, own_client.clone())?;
     let defaults = Defaults {
         cluster_domain: arguments.cluster_domain.or_else(|| own_domain(&config)),
         ..Defaults::new(arguments.view_image, arguments.arm_view_image, arguments.install)
@@ -59,24 +62,20 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let context = Arc::new({
         // A client's connections run in the runtime in which the client was created.
         let _workers = workers.enter();
-        Context::new(
-            client(config.clone(), &metrics)?,
+        let mut context = Context::new(
+            client(config, &metrics)?,
             Some(arguments.identity),
             Arc::clone(&metrics),
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
             defaults,
-        )
+        );
+        context.keep_finished = arguments.keep_finished.and_then(|number| number.try_into().ok());
+        context
     });
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(heartbeat(Arc::clone(&health)));
-    let definition_client = client(config, &metrics)?;
-    tokio::spawn(check_definition(definition_client, Arc::clone(&health)));
-    let served = admin::serve(
-        arguments.health_bind,
-        arguments.metrics_bind,
-        Arc::clone(&health),
-        Arc::clone(&metrics),
-    );
+    tokio::spawn(check_definition(own_client, Arc::clone(&health)));
+    let served = endpoints.serve(Arc::clone(&health), Arc::clone(&metrics));
     let operator = Operator {
         context,
         scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },

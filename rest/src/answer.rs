@@ -12,7 +12,7 @@ use flux_protocol::client::SocketError;
 use futures::{Stream, StreamExt as _, stream};
 use nix::errno::Errno;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(crate) const RETRY: HeaderValue = HeaderValue::from_static("1");
 /// The longest time without a line in a stream of events: a comment shows each side that the other is there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(15);
-/// The headers of every answer: a browser keeps none, does not guess what it is, and names the page's address, in which
-/// the token is, to no other site.
+/// The headers of every answer: a browser keeps none, does not guess what it is, and names the page's address to no other
+/// site.
 const HEADERS: [(HeaderName, &str); 3] = [
     (CACHE_CONTROL, "no-store"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -46,21 +46,32 @@ pub(crate) struct Refusal {
     status: StatusCode,
     /// What is wrong, and what to do.
     pub(crate) detail: String,
+    /// Other fields of the document.
+    more: Map<String, Value>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), more: Map::new() }
     }
 
     pub(crate) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// The same with another field in the document.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
     /// The document of every refusal.
     pub(crate) fn document(&self, path: &str) -> Value {
         let error = self.status.canonical_reason().unwrap_or_default();
-        json!({ "error": error, "detail": self.detail, "path": path })
+        let fields = [("error", error), ("detail", &self.detail), ("path", path)];
+        let mut document = self.more.clone();
+        document.extend(fields.map(|(name, text)| (name.to_owned(), text.into())));
+        document.into()
     }
 
     fn answer(&self, path: &str) -> Response {

@@ -1,12 +1,14 @@
 //! The calls of the API: what each path and method does.
 
+use crate::access::{Access, EXCHANGE};
 use crate::answer::{RETRY, Refusal, events};
 use crate::context::Context;
 use crate::feed::Feed;
 use crate::instance::{lead_attribute, resources};
 use crate::job_stream::{self, Log};
 use crate::query::{self, Query};
-use crate::submission::Submission;
+use crate::submission::{Defaults, Submission};
+use crate::v1::session::Sessions;
 use crate::{listing, metrics};
 use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::http::header::{
@@ -15,21 +17,21 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use flux_protocol::client::{job_ingest, job_list, job_manager};
 use flux_protocol::job_id::{self, f58_plain};
 use nix::errno::Errno;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 const DOCUMENT: &str = include_str!("openapi.json");
 const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 /// The header of an answer that has not the whole output.
-const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
+pub(crate) const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
 /// Ids go to Flux as signed numbers; it makes none that is larger (RFC 19).
 const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
 
@@ -38,17 +40,18 @@ const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
 pub(crate) struct Served {
     pub(crate) context: Arc<Context>,
     feed: Arc<Feed>,
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 impl Served {
-    pub(crate) fn new(context: Context) -> Self {
-        Self { context: Arc::new(context), feed: Arc::new(Feed::new()) }
+    pub(crate) fn new(context: Arc<Context>, sessions: Sessions) -> Self {
+        Self { context, feed: Arc::new(Feed::new()), sessions: Arc::new(sessions) }
     }
 }
 
-type Answer = Result<Response, Refusal>;
+pub(crate) type Answer = Result<Response, Refusal>;
 
-/// Every path. `openapi.json` describes them.
+/// Every path but those of [`crate::v1`]. `openapi.json` describes them.
 pub(crate) fn routes() -> Router<Served> {
     Router::new()
         .route("/", get(page))
@@ -57,6 +60,7 @@ pub(crate) fn routes() -> Router<Served> {
         .route("/api/v1", get(about))
         .route("/api/v1/", get(about))
         .route("/api/v1/health", get(health))
+        .route(EXCHANGE, post(exchange))
         .route("/api/v1/openapi.json", get(([(CONTENT_TYPE, JSON)], DOCUMENT)))
         .route("/api/v1/jobs", get(jobs).post(submit))
         .route("/api/v1/jobs/{id}", get(job).delete(cancel))
@@ -72,7 +76,7 @@ pub(crate) fn routes() -> Router<Served> {
 }
 
 /// The id of a job in the path, in any of Flux's forms.
-struct JobId(u64);
+pub(crate) struct JobId(pub(crate) u64);
 
 impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
     type Rejection = Refusal;
@@ -86,18 +90,41 @@ impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
     }
 }
 
-async fn page(
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
-) -> impl IntoResponse {
-    let mut page = Cow::from(include_str!("page.html"));
-    if let Some(token) = query.get("code").and_then(|code| context.token_of(code)) {
-        let (empty, full) =
-            ("name=\"token\" content=\"", format!("name=\"token\" content=\"{token}"));
-        page = page.replacen(empty, &full, 1).into();
-    }
+async fn page() -> impl IntoResponse {
     // No other site shows the page as its own.
-    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(page))
+    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(include_str!("page.html")))
+}
+
+/// The body of a request for a token.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exchange {
+    code: String,
+}
+
+async fn exchange(
+    State(Served { context, .. }): State<Served>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    require_json(&headers)?;
+    let read = serde_json::from_slice(&body);
+    let Exchange { code } = read.map_err(|why| Refusal::bad(format!("the body: {why}")))?;
+    let used = || {
+        let detail = "the code is wrong, or was used: start the server again for another address";
+        Refusal::new(StatusCode::FORBIDDEN, detail)
+    };
+    let token = context.token_of(&code).ok_or_else(used)?;
+    Ok(Json(json!({ "token": token })).into_response())
+}
+
+/// Refuses a body that is not said to be JSON. No page of another site can send that without asking first.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let detail = "send JSON, with the header Content-Type: application/json";
+    let other = || Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+    kind.eq_ignore_ascii_case(JSON).then_some(()).ok_or_else(other)
 }
 
 async fn health() -> Json<Value> {
@@ -111,7 +138,10 @@ async fn metrics(State(Served { context, .. }): State<Served>) -> Answer {
     Ok(([(CONTENT_TYPE, metrics::KIND)], metrics::text(&jobs, &ranks)).into_response())
 }
 
-async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+async fn about(
+    State(Served { context, .. }): State<Served>,
+    Extension(access): Extension<Access>,
+) -> Result<Json<Value>, Refusal> {
     let mut socket = context.connect().await?;
     let mut value = async |name| lead_attribute(&mut socket, name).await;
     let (version, rank, size) =
@@ -119,7 +149,7 @@ async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Valu
     let number = |text: String| text.parse::<u32>().unwrap_or_default();
     Ok(Json(json!({
         "name": context.cluster, "user": context.user(context.defaults.uid),
-        "broker_version": version, "rank": number(rank), "size": number(size),
+        "broker_version": version, "rank": number(rank), "size": number(size), "access": access,
     })))
 }
 
@@ -128,20 +158,23 @@ async fn submit(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case(JSON) {
-        let detail = "send JSON, with the header Content-Type: application/json";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
-    }
+    require_json(&headers)?;
     let submission = Submission::read(&body).map_err(Refusal::bad)?;
-    let (defaults, urgency) = (&context.defaults, submission.urgency);
-    let (jobspec, validated) = (submission.jobspec(defaults), defaults.validated);
-    let mut socket = context.connect().await?;
-    let id = job_ingest::submit(&mut socket, &jobspec, defaults.uid, urgency, validated).await?;
-    let id = f58_plain(id);
+    let jobspec = submission.jobspec(&context.defaults);
+    let id = f58_plain(ingest(&context, &jobspec, submission.urgency).await?);
     let location = [(LOCATION, format!("/api/v1/jobs/{id}"))];
     Ok((StatusCode::CREATED, location, Json(json!({ "id": id }))).into_response())
+}
+
+/// Submits the job as Flux's user, and returns its id.
+pub(crate) async fn ingest(
+    context: &Context,
+    jobspec: &Value,
+    urgency: u64,
+) -> Result<u64, Refusal> {
+    let Defaults { uid, validated, .. } = context.defaults;
+    let mut socket = context.connect().await?;
+    Ok(job_ingest::submit(&mut socket, jobspec, uid, urgency, validated).await?)
 }
 
 async fn jobs(
@@ -237,6 +270,6 @@ async fn instance(State(Served { context, .. }): State<Served>) -> Result<Json<V
     Ok(Json(context.instance().await?))
 }
 
-async fn changes(State(Served { context, feed }): State<Served>) -> Response {
+async fn changes(State(Served { context, feed, .. }): State<Served>) -> Response {
     events(feed.listen(&context))
 }

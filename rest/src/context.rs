@@ -1,5 +1,6 @@
 //! What every answer needs: the broker, the users of jobs, and the phases of the pod's start.
 
+use crate::access::Tokens;
 use crate::instance::{Rank, Standing, resources};
 use crate::job::Job;
 use crate::submission::Defaults;
@@ -16,15 +17,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
 
 /// How long a broker may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Context {
     broker: BrokerAddress,
-    /// The fingerprint of the token: comparing two fingerprints takes as long for every token.
-    pub(crate) fingerprint: String,
-    /// A token that was made here, and the code that the page gives once for it.
+    /// The tokens that are accepted now.
+    pub(crate) tokens: watch::Sender<Tokens>,
+    /// A token that was made here, and the code that is exchanged once for it.
     code: Mutex<Option<NewToken>>,
     /// Name of the MiniCluster.
     pub(crate) cluster: String,
@@ -37,7 +39,7 @@ pub(crate) struct Context {
 }
 
 /// A token that was made here. Its code may be seen by others, as in the arguments of a program that opens an address, and
-/// is of no use after the page was loaded with it.
+/// is of no use after its exchange.
 #[derive(Clone)]
 pub(crate) struct NewToken {
     pub(crate) token: String,
@@ -48,7 +50,7 @@ impl Context {
     /// The context of this process, whose user, environment and directory jobs get.
     pub(crate) fn new(
         instance: ServedInstance,
-        fingerprint: String,
+        tokens: Tokens,
         new_token: Option<NewToken>,
     ) -> Self {
         // A job cannot have variables that are not UTF-8.
@@ -65,7 +67,7 @@ impl Context {
         };
         Self {
             broker: BrokerAddress { socket: instance.broker, owner: None },
-            fingerprint,
+            tokens: watch::Sender::new(tokens),
             code: Mutex::new(new_token),
             cluster: instance.cluster,
             users: users(&fs::read(&instance.users).unwrap_or_default()).collect(),

@@ -62,15 +62,7 @@ pub(crate) async fn follow(
     log: Log,
     path: String,
 ) -> Result<impl Stream<Item = Event> + Send, Refusal> {
-    let mut socket = context.connect().await?;
-    job_list::find(&mut socket, id, None).await?;
-    let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
-    job_info::follow(&mut socket, id, log.path(), flags).await?;
-    // A job without output has no such log. Only its end follows.
-    let entries = stream::unfold(socket, |mut socket| async {
-        let entry = job_info::next_event(&mut socket).await.ok()??;
-        Some((entry, socket))
-    });
+    let entries = entries(&context, id, &log).await?;
     let events = entries.filter_map(move |entry| ready(log.event(&entry)));
     let end = stream::once(async move {
         end(&context, id)
@@ -78,6 +70,31 @@ pub(crate) async fn follow(
             .unwrap_or_else(|error| event("error", &Refusal::from(error).document(&path)))
     });
     Ok(events.chain(end))
+}
+
+/// What job `id` prints to either stream, from its beginning, while it prints.
+pub(crate) async fn text(
+    context: &Context,
+    id: u64,
+) -> Result<impl Stream<Item = Vec<u8>> + Send + use<>, Refusal> {
+    let entries = entries(context, id, &Log::Output(None)).await?;
+    Ok(entries.filter_map(|entry| ready(printed(&entry, None).map(|printed| printed.data))))
+}
+
+/// The entries of the log of job `id` from its beginning, while it grows: none where a job has no such log.
+async fn entries(
+    context: &Context,
+    id: u64,
+    log: &Log,
+) -> Result<impl Stream<Item = String> + Send + use<>, Refusal> {
+    let mut socket = context.connect().await?;
+    job_list::find(&mut socket, id, None).await?;
+    let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
+    job_info::follow(&mut socket, id, log.path(), flags).await?;
+    Ok(stream::unfold(socket, |mut socket| async {
+        let entry = job_info::next_event(&mut socket).await.ok()??;
+        Some((entry, socket))
+    }))
 }
 
 async fn end(context: &Context, id: u64) -> Result<Event, SocketError> {

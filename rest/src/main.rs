@@ -1,8 +1,10 @@
 //! The HTTP API of one instance, and its page. `flux-agent serve` starts this program as Flux's user. Each request opens a
 //! connection of its own to the broker, which ends with the request.
 //!
-//! `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router` admits requests, `calls` answers them.
+//! `access` decides who may do what, and `query`, `submission`, `job`, `listing` and `metrics` decide over values; `router`
+//! admits requests, `calls` and `v1` answer them.
 
+mod access;
 mod answer;
 mod calls;
 mod context;
@@ -15,14 +17,21 @@ mod metrics;
 mod query;
 mod router;
 mod submission;
+mod v1;
 
+use crate::access::Tokens;
 use crate::context::{Context, NewToken};
-use flux_contract::{Exit, ServedInstance, token};
-use flux_server::all_addresses;
+use crate::v1::session::Sessions;
+use flux_contract::{Exit, RestTokens, ServedInstance, ServedTokens, TLS_SECRET_KEYS, token};
+use flux_server::tls::{Pem, PemFiles, Tls};
+use flux_server::{all_addresses, files};
+use futures::future::OptionFuture;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, thread};
+use std::sync::Arc;
+use std::{env, fs, mem, thread};
 use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -46,22 +55,19 @@ fn main() -> ExitCode {
         done
     });
     let Err(Failure(exit, reason)) = done else { return ExitCode::SUCCESS };
-    let _ = writeln!(io::stderr(), "flux-rest: {reason}");
+    log(&reason);
     exit.code().into()
 }
 
 async fn run() -> Result<(), Failure> {
     let instance = instance()?;
-    let (mut new, mut query) = (None, String::new());
-    let fingerprint = if let Some(fingerprint) = &instance.token_sha256 {
-        fingerprint.to_ascii_lowercase()
-    } else {
-        let NewToken { token, code } = new.insert(new_token()?);
-        query = format!("?token={token}&code={code}");
-        token::fingerprint(token)
-    };
+    let Accepted { tokens, new, replaced } = accepted(&instance.tokens)?;
+    let certificate = instance.tls.as_deref().map(certificate).transpose()?;
     let (listen, until_input_ends) = (instance.listen, instance.until_input_ends);
-    let context = Context::new(instance, fingerprint, new);
+    // A fragment is sent to no server, and is in no log.
+    let fragment =
+        new.as_ref().map(|NewToken { token, code }| format!("#token={token}&code={code}"));
+    let context = Arc::new(Context::new(instance, tokens, new));
     let refused =
         |error| Failure::because(Exit::Broker, "connect to the broker as its user", error);
     context.connect().await.map_err(refused)?;
@@ -70,12 +76,84 @@ async fn run() -> Result<(), Failure> {
     let listener = TcpListener::bind(&addresses(listen)[..]).await.map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     // A reader that has gone needs no address.
-    let _ = writeln!(io::stdout(), "http://{address}/{query}");
+    let (scheme, fragment) =
+        (if certificate.is_some() { "https" } else { "http" }, fragment.unwrap_or_default());
+    let _ = writeln!(io::stdout(), "{scheme}://{address}/{fragment}");
+    let tls = certificate.as_ref().map(|(tls, ..)| tls.clone());
+    let renewed = certificate.map(|(tls, files, known)| tls.follow(files, known, log));
+    let renewed = OptionFuture::from(renewed);
+    let replaced =
+        OptionFuture::from(replaced.map(|(path, read)| follow_tokens(&context, path, read)));
+    let sessions = Sessions::new(getrandom::fill)
+        .map_err(|error| Failure(Exit::Internal, format!("make a key: {error}")))?;
     tokio::select! {
-        () = router::serve(listener, context) => {}
+        () = router::serve(listener, tls, Arc::clone(&context), sessions) => {}
         () = input_ended(), if until_input_ends => {}
+        Some(()) = renewed => {}
+        Some(()) = replaced => {}
     }
     Ok(())
+}
+
+/// The tokens at the start.
+struct Accepted {
+    tokens: Tokens,
+    new: Option<NewToken>,
+    /// The document that has them, and its text.
+    replaced: Option<(PathBuf, String)>,
+}
+
+fn accepted(tokens: &ServedTokens) -> Result<Accepted, Failure> {
+    Ok(match tokens {
+        ServedTokens::New => {
+            let new = new_token()?;
+            let tokens = Tokens::full(&token::fingerprint(&new.token));
+            Accepted { tokens, new: Some(new), replaced: None }
+        }
+        ServedTokens::Sha256(fingerprint) => {
+            Accepted { tokens: Tokens::full(fingerprint), new: None, replaced: None }
+        }
+        ServedTokens::Config(path) => {
+            let refused = |why| Failure(Exit::Config, why);
+            let text = read_document(path).map_err(refused)?;
+            let tokens = tokens_in(path, &text).map_err(refused)?;
+            Accepted { tokens, new: None, replaced: Some((path.clone(), text)) }
+        }
+    })
+}
+
+fn read_document(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path)
+        .map_err(|why| format!("read the tokens of the API in {}: {why}", path.display()))
+}
+
+fn tokens_in(path: &Path, text: &str) -> Result<Tokens, String> {
+    let tokens = RestTokens::of_document(text).map(Tokens::from);
+    tokens.map_err(|why| {
+        format!("the tokens of the API in {}: {:#}", path.display(), anyhow::Error::from(why))
+    })
+}
+
+/// The certificate in `directory`, and where it is read again.
+fn certificate(directory: &Path) -> Result<(Tls, PemFiles, Pem), Failure> {
+    let files = PemFiles(TLS_SECRET_KEYS.map(|name| directory.join(name)));
+    let wrong = |why| Failure(Exit::Config, format!("the certificate of the API: {why}"));
+    let pem = files.read().map_err(wrong)?;
+    Ok((Tls::new(&pem).map_err(wrong)?, files, pem))
+}
+
+fn log(text: &str) {
+    let _ = writeln!(io::stderr(), "flux-rest: {text}");
+}
+
+/// Takes the tokens of each document that replaces the one with the text `known`.
+async fn follow_tokens(context: &Context, path: PathBuf, known: String) {
+    let take = |text: &String| {
+        let tokens = tokens_in(&path, text)?;
+        context.tokens.send_if_modified(|now| mem::replace(now, tokens.clone()) != tokens);
+        Ok(())
+    };
+    files::follow(known, || read_document(&path), take, log).await;
 }
 
 /// The instance that the only argument describes.

@@ -7,7 +7,7 @@ use flux_protocol::job::JobState;
 use std::collections::BTreeMap;
 
 /// Jobs of an answer, at most and by default.
-const MOST_JOBS: usize = 1000;
+pub(crate) const MOST_JOBS: usize = 1000;
 const JOBS: usize = 100;
 
 /// The parameters of a query by name.
@@ -16,10 +16,24 @@ pub(crate) type Query = BTreeMap<String, String>;
 /// The names that the query of a request with this method may have, for a path as the router has it.
 pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
     match (path, method.as_str()) {
-        ("/", _) => &["token", "code"],
         ("/api/v1/jobs", "GET") => &["state", "name", "user", "limit", "cursor"],
         ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
         ("/api/v1/jobs/{id}/output", _) => &["stream"],
+        ("/v1/jobs", _) => &["details", "listing", "limit", "detail"],
+        ("/v1/jobs/search", _) => &["query", "search", "search[value]", "start", "length", "draw"],
+        ("/v1/jobs/submit", _) => &[
+            "command",
+            "num_tasks",
+            "cores_per_task",
+            "gpus_per_task",
+            "num_nodes",
+            "exclusive",
+            "option_flags",
+            "envars",
+            "workdir",
+            "runtime",
+            "is_launcher",
+        ],
         _ => &[],
     }
 }

@@ -1,25 +1,27 @@
-//! The server: it admits requests that have the token and are within the limits.
+//! The server: it admits requests that may do what they ask and are within the limits.
 
+use crate::access::{self, Access, Tokens};
 use crate::answer::{Refusal, complete};
-use crate::calls::{Served, routes};
+use crate::calls::{self, Served};
 use crate::context::Context;
 use crate::query;
+use crate::v1;
+use crate::v1::session::Sessions;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::AUTHORIZATION;
-use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use flux_contract::token::fingerprint;
+use flux_server::tls::Tls;
 use flux_server::{Authorised, HeadLimits};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use hyper_util::service::TowerToHyperService;
-use std::time::Duration;
-use subtle::ConstantTimeEq as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// How long the head of a request may take to come, and its body.
@@ -29,39 +31,59 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, time: REQUEST_TIME
 const BODY_LIMIT: usize = 1 << 20;
 /// Bytes beyond that limit that the server reads and drops: if it closed the connection, the client would lose the answer.
 const DROPPED: usize = 32 << 20;
-/// The paths that need no token: the page itself shows nothing without one.
-const OPEN: [&str; 3] = ["/", "/health", "/api/v1/health"];
+/// The same of a request that needs no token.
+const OPEN_BODY_LIMIT: usize = 4 << 10;
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, context: Context) {
-    let router = router(Served::new(context));
-    flux_server::serve(listener, HEAD_LIMITS, || TowerToHyperService::new(router.clone())).await;
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    context: Arc<Context>,
+    sessions: Sessions,
+) {
+    let router = router(Served::new(context, sessions));
+    let service = || TowerToHyperService::new(router.clone());
+    match tls {
+        None => flux_server::serve(listener, HEAD_LIMITS, flux_server::plain, service).await,
+        Some(tls) => {
+            let open = |stream| tls.clone().accept(stream).map(Result::ok);
+            flux_server::serve(listener, HEAD_LIMITS, open, service).await;
+        }
+    }
 }
 
 fn router(served: Served) -> Router {
-    routes().layer(from_fn_with_state(served.clone(), answer)).with_state(served)
+    let routes = calls::routes().merge(v1::calls::routes());
+    routes.layer(from_fn_with_state(served.clone(), answer)).with_state(served)
 }
 
 async fn answer(State(served): State<Served>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let answer = match admit(&served.context.fingerprint, request).await {
-        Ok(request) => next.run(request).await,
+    let tokens = &served.context.tokens;
+    let answer = match admit(&served, request).await {
+        Ok((request, token)) => while_valid(next.run(request).await, tokens.subscribe(), token),
         Err(refusal) => refusal.into_response(),
     };
     complete(answer, &path)
 }
 
-/// The request with its whole body, and with its query as a value. A client without the token learns no more than that
-/// the server is there.
-async fn admit(expected: &str, request: Request) -> Result<Request, Refusal> {
+/// The request with its whole body, its query as a value, and what its token gives; and the fingerprint of that token. A
+/// client without a token learns no more than that the server is there.
+async fn admit(served: &Served, request: Request) -> Result<(Request, Option<String>), Refusal> {
     let (mut head, body) = request.into_parts();
-    if !OPEN.contains(&head.uri.path()) && !has_token(&head, expected) {
+    let needed = access::needed(&head.method, head.uri.path());
+    let given = access::given(&head.headers);
+    let token = given.map(|given| served.sessions.fingerprint(given, SystemTime::now()));
+    let tokens = &served.context.tokens;
+    let access = token.as_ref().map_or(Access::None, |token| tokens.borrow().access(token));
+    if access < needed {
         // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
-        let detail = "send the header Authorization: Bearer TOKEN; the user who started the server has the token";
-        return Err(Refusal::new(StatusCode::UNAUTHORIZED, detail));
+        return Err(denied(access));
     }
-    let body = whole(body, BODY_LIMIT).await;
+    head.extensions.insert(access);
+    let limit = if needed == Access::None { OPEN_BODY_LIMIT } else { BODY_LIMIT };
+    let body = whole(body, limit).await;
     if let Some(authorised) = head.extensions.get::<Authorised>() {
         authorised.set();
     }
@@ -70,16 +92,35 @@ async fn admit(expected: &str, request: Request) -> Result<Request, Refusal> {
         let query = query::read(head.uri.query().unwrap_or_default(), names)?;
         head.extensions.insert(query);
     }
-    Ok(Request::from_parts(head, body?.into()))
+    Ok((Request::from_parts(head, body?.into()), token))
 }
 
-fn has_token(head: &Parts, expected: &str) -> bool {
-    let header = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let header = header.and_then(|value| value.split_once(' '));
-    let given = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    given.is_some_and(|(_, given)| {
-        fingerprint(given.trim()).as_bytes().ct_eq(expected.as_bytes()).into()
-    })
+/// Why a request is refused whose token gives `access`, which is too little.
+fn denied(access: Access) -> Refusal {
+    if access == Access::Read {
+        let detail = "this token may only read; the one under the key `token` of the same Secret may also submit and cancel jobs";
+        return Refusal::new(StatusCode::FORBIDDEN, detail);
+    }
+    let detail = "send the header Authorization: Bearer TOKEN; the user who started the server, or the Secret that the condition RestReady names, has the token";
+    Refusal::new(StatusCode::UNAUTHORIZED, detail)
+}
+
+/// The answer, which ends as soon as its `token` gives nothing any more, if it is a stream.
+fn while_valid(
+    answer: Response,
+    mut tokens: watch::Receiver<Tokens>,
+    token: Option<String>,
+) -> Response {
+    let Some(token) = token.filter(|_| answer.body().size_hint().exact().is_none()) else {
+        return answer;
+    };
+    let replaced = async move {
+        let is_nothing = |tokens: &Tokens| tokens.access(&token) == Access::None;
+        drop(tokens.wait_for(is_nothing).await);
+    };
+    let (head, body) = answer.into_parts();
+    let body = body.into_data_stream().take_until(Box::pin(replaced));
+    Response::from_parts(head, Body::from_stream(body))
 }
 
 /// The body, if it has at most `limit` bytes and comes in time.

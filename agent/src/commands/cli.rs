@@ -250,7 +250,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Fluxion => fluxion::run(),
         Command::Resources(question) => inspect::resources(&question),
         Command::Instance(arguments) => block_on(instance::run(&arguments)),
-        Command::Serve(serve) => serve::run(serve),
+        Command::Serve(serve) => serve::run(&serve),
         Command::Pack { path } => transfer::pack(&path),
         Command::Unpack { path, name } => transfer::unpack(path, name),
         Command::Diagnose { flux } => block_on(async { ended_with(diagnose::run(&flux).await) }),

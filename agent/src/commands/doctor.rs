@@ -284,7 +284,7 @@ async fn lead(pod: &PodContext) -> Found {
     if pod.config.network.bootstrap.hosts().len() < 2 {
         return Found::skipped("the only broker of an instance listens to nobody");
     }
-    match wait_for_lead(&lead, &certificate, LEAD_TIMEOUT, &mut |_| ()).await {
+    match wait_for_lead(&lead, &certificate, LEAD_TIMEOUT, &mut |_, _| ()).await {
         Ok(found) => Found::ok(format!("{} lets this pod in", found.address)),
         Err(error) => {
             let remedy = match decide::role(&pod.config, &pod.facts) {

@@ -10,9 +10,9 @@ use crate::status::file;
 use crate::system::files::is_executable;
 use clap::Args;
 use flux_contract::token::fingerprint;
-use flux_contract::{Exit, Layout, ServedInstance};
+use flux_contract::{Exit, Layout, REST_TLS_MOUNT, ServedInstance, ServedTokens};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// A shorter token could be guessed.
@@ -29,19 +29,25 @@ pub(crate) struct Serve {
     /// File whose first line is the token; without one, a token is made, and the address is printed with it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Instead of the token, its SHA-256 in hexadecimal digits
-    #[arg(long, value_name = "DIGITS", conflicts_with = "token_file", value_parser = sha256)]
-    token_sha256: Option<String>,
+    /// Serve as `flux.rest` of the MiniCluster has it: its port, its tokens, and its certificate
+    #[arg(long, conflicts_with_all = ["listen", "token_file"])]
+    as_configured: bool,
     /// End when standard input does, as with the `kubectl exec` that has started this
     #[arg(long)]
     until_input_ends: bool,
 }
 
 /// Returns only when it failed.
-pub(crate) fn run(serve: Serve) -> Result<(), Failure> {
+pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let pod = PodContext::read(&serve.pod)?;
     // Flux's user may not be allowed to read these files.
-    let token = serve.token_file.as_deref().map(token).transpose()?;
+    let access = if serve.as_configured {
+        configured(&pod, &serve.pod)?
+    } else {
+        let token = serve.token_file.as_deref().map(token).transpose()?;
+        let given = token.map(|token| ServedTokens::Sha256(fingerprint(&token)));
+        Access { listen: serve.listen, tokens: given.unwrap_or(ServedTokens::New), tls: None }
+    };
     let report = file::read(&pod.root, &pod.config.layout).unwrap_or_default();
     let (client, broker) = connected(&pod)?;
     let program = program()?;
@@ -54,8 +60,9 @@ pub(crate) fn run(serve: Serve) -> Result<(), Failure> {
         users: pod.root.at("/etc/passwd"),
         limits: limits().into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect(),
         validated: has_validator(&pod.config),
-        listen: serve.listen,
-        token_sha256: serve.token_sha256.or_else(|| token.as_deref().map(fingerprint)),
+        listen: access.listen,
+        tokens: access.tokens,
+        tls: access.tls,
         until_input_ends: serve.until_input_ends,
     };
     let instance = serde_json::to_string(&instance).map_err(|error| {
@@ -66,6 +73,28 @@ pub(crate) fn run(serve: Serve) -> Result<(), Failure> {
         )
     })?;
     client.become_program(program.as_os_str(), &[instance.into()], GoHome::IfUseless)
+}
+
+/// Where and to whom it is served.
+struct Access {
+    listen: SocketAddr,
+    tokens: ServedTokens,
+    tls: Option<PathBuf>,
+}
+
+/// As `flux.rest` has it. Flux's user may read the mounted files, and sees when they are replaced.
+fn configured(pod: &PodContext, arguments: &PodArguments) -> Result<Access, Failure> {
+    let none = || {
+        let text =
+            "this MiniCluster has no API of its own: set flux.rest, or leave out --as-configured";
+        Failure::new(Exit::Config, text.to_owned())
+    };
+    let rest = pod.config.rest.as_ref().ok_or_else(none)?;
+    Ok(Access {
+        listen: (Ipv6Addr::UNSPECIFIED, rest.port).into(),
+        tokens: ServedTokens::Config(pod.root.at(&arguments.config)),
+        tls: rest.tls.then(|| pod.root.at(REST_TLS_MOUNT)),
+    })
 }
 
 /// `flux-rest`, which lies beside this program.
@@ -82,11 +111,6 @@ fn program() -> Result<PathBuf, Failure> {
         "there is no {path}, which serves the API: copy it there from the image of the agent"
     );
     Err(Failure::new(Exit::Prepare, text))
-}
-
-fn sha256(text: &str) -> Result<String, &'static str> {
-    let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_digest.then(|| text.to_owned()).ok_or("this is no SHA-256: give 64 hexadecimal digits")
 }
 
 /// The token in the file at `path`: its first line.
@@ -122,7 +146,5 @@ mod tests {
         assert_eq!(read("0123456789abcdef\nmore\n").unwrap(), "0123456789abcdef");
         assert!(read("\n").unwrap_err().contains("shorter than 16"));
         assert!(read("0123456789 abcdef").unwrap_err().contains("no header"));
-        assert!(sha256("").is_err() && sha256(&"0".repeat(63)).is_err());
-        assert!(sha256(&fingerprint("a")).is_ok());
     }
 }

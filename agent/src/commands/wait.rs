@@ -65,7 +65,7 @@ async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Fail
     let pod = PodContext::read(arguments)?;
     let certificate = read_certificate(&pod.certificate_path())?;
     let lead = decide::lead(&pod.config, &pod.facts)?;
-    wait_for_lead(&lead, &certificate, limit, &mut log_line).await.map(drop)
+    wait_for_lead(&lead, &certificate, limit, &mut |line, _| log_line(line)).await.map(drop)
 }
 
 /// The layout in the configuration. If that cannot be read, the layout follows from the path of this program.

@@ -52,6 +52,15 @@ impl Run {
         self.progress.failed(text);
     }
 
+    /// Reports errors as [`Run::failed`] does, from a task of its own.
+    pub(crate) fn failure_reporter(&self) -> impl Fn(&str) + Send + Sync + use<> {
+        let (log, reporter) = (self.log, self.progress.failure_reporter());
+        move |text| {
+            log.error(text);
+            reporter.publish(text);
+        }
+    }
+
     pub(crate) fn files(&self) -> Files {
         let (layout, session) = (self.config.layout.clone(), self.session.clone());
         Files { root: self.root.clone(), log: self.log, layout, session }

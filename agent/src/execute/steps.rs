@@ -14,6 +14,7 @@ use crate::plan::step::{
 };
 use crate::system::environment::{Environment, find_program};
 use crate::system::files::{self, is_executable};
+use flux_contract::obstacle::Obstacle;
 use flux_contract::{Exit, phase};
 use flux_protocol::CurveCertificate;
 use std::ffi::OsStr;
@@ -256,17 +257,19 @@ pub(crate) async fn await_lead(run: &mut Run, lead: &AwaitLead) -> Result<(), Fa
     let missing = "the CURVE certificate is missing: a mistake in the agent";
     let certificate = certificate.ok_or_else(|| Failure::new(Exit::Internal, missing))?;
     let deadline = Duration::from_secs(lead.deadline_seconds);
-    let before = run.progress.last_error();
+    let before = (run.progress.last_error(), run.progress.obstacle());
     let (log, progress) = (run.log, &run.progress);
-    let mut report = |line: &str| {
+    let mut report = |line: &str, obstacle: Obstacle| {
         log.info(line);
         progress.failed(line);
+        progress.set_obstacle(Some(obstacle));
     };
     let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
     let found = run.signals.unless_stopped(wait).await?.map_err(|error| {
         Failure::because(Exit::LeadUnreachable, "wait for the lead broker", &error)
     })?;
-    run.progress.set_last_error(before);
+    run.progress.set_last_error(before.0);
+    run.progress.set_obstacle(before.1);
     let (address, seconds) = (found.address, found.elapsed.as_secs_f64());
     log.info(&format!(
         "the lead broker answers at {address} after {seconds:.1} s ({} attempts)",

@@ -1,5 +1,7 @@
 //! Watches the broker over its socket: its state, and whether it has lost its lead.
 
+use crate::flux::job_numbers::job_numbers;
+use flux_contract::JobNumbers;
 use flux_protocol::client::{BrokerAddress, LEAD, NODE_ANY, SocketError};
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ const MOST_HOSTS: usize = 64;
 /// Pause between two requests to a running broker, whose end the monitor reports at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
 /// How long the broker may take for an answer that it has in memory.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the answer of the lead may take, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -38,6 +40,8 @@ pub enum Event {
     LeadGone,
     /// A worker's broker ends. The value is whether the lead ends, too.
     LeadEnds(bool),
+    /// The lead's broker ends, and has these jobs.
+    Jobs(JobNumbers),
 }
 
 /// States of a broker that ends (flux-core, `statetab` of `src/broker/state_machine.c`).
@@ -104,6 +108,13 @@ impl Watch {
                 if let Some(ends) = self.lead_ends().await {
                     let _ = events.send(Event::LeadEnds(ends));
                 }
+            }
+            // Flux cancels jobs while it ends, so the last answer counts.
+            if ends
+                && !self.has_lead
+                && let Some(jobs) = job_numbers(&self.broker).await
+            {
+                let _ = events.send(Event::Jobs(jobs));
             }
             let interval = match (runs, has_answered || began.elapsed() > STARTING) {
                 (true, _) => INTERVAL_ONLINE,

@@ -3,6 +3,7 @@
 //! certificate, a certificate that is not let in.
 
 use bytes::Bytes;
+use flux_contract::obstacle::ObstacleCause;
 use flux_protocol::CurveCertificate;
 use omq_proto::proto::{Connection, ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey, Error, MechanismSetup, SocketType};
@@ -72,6 +73,16 @@ impl Outcome {
     /// the pod of a cluster that is being replaced may answer so for a moment, though.
     pub const fn is_certificate_problem(&self) -> bool {
         matches!(self, Self::WrongKey | Self::Refused(_))
+    }
+
+    /// The kind of obstacle that it is, unless it is none.
+    pub(crate) const fn cause(&self) -> ObstacleCause {
+        match self {
+            Self::WrongKey | Self::Refused(_) => ObstacleCause::Certificate,
+            Self::ConnectionRefused | Self::NotCurve(_) => ObstacleCause::Port,
+            Self::Unreachable(_) | Self::TimedOut(Stage::Connect) => ObstacleCause::Address,
+            Self::Accepted | Self::TimedOut(_) | Self::Protocol(..) => ObstacleCause::Other,
+        }
     }
 }
 
@@ -255,6 +266,21 @@ fn seen(greeting: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_outcome_is_an_obstacle_of_one_kind() {
+        for (outcome, cause) in [
+            (Outcome::WrongKey, ObstacleCause::Certificate),
+            (Outcome::Refused("400".to_owned()), ObstacleCause::Certificate),
+            (Outcome::ConnectionRefused, ObstacleCause::Port),
+            (Outcome::NotCurve("SSH-2.0".to_owned()), ObstacleCause::Port),
+            (Outcome::Unreachable("no route".to_owned()), ObstacleCause::Address),
+            (Outcome::TimedOut(Stage::Connect), ObstacleCause::Address),
+            (Outcome::TimedOut(Stage::Hello), ObstacleCause::Other),
+        ] {
+            assert_eq!(outcome.cause(), cause, "{outcome}");
+        }
+    }
 
     #[test]
     fn a_short_greeting_has_a_version() {

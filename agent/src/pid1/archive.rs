@@ -4,63 +4,158 @@
 //! (`content.dump`, flux-broker-attributes(7)). It writes the dump in place, so the dump goes to a directory of the agent
 //! beside the archive, and gets the archive's name only when it is whole: a dump that was cut off never replaces the
 //! state of before.
+//!
+//! While the instance runs, its state may be written to a checkpoint beside the archive ([`super::checkpoint`]). A checkpoint
+//! that is there is newer than the archive, so no clock is asked: at the end the dump takes the checkpoint's name first, and
+//! then the archive's.
 
-use crate::execute::run::Run;
+use crate::execute::run::{Files, Run};
 use crate::failure::{Failure, failed};
 use crate::pid1::outcome::BrokerEnd;
+use crate::plan::start::Restored;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
 use crate::system::root::Root;
+use flate2::Compression;
 use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use flux_protocol::dump::Jobs;
 use std::fs::{self, File};
-use std::io::{self, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Read, Write as _};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::spawn_blocking;
 
-/// Whether there is an archive to restore.
-pub(crate) fn is_there(root: &Root, archive: &ArchiveRun) -> io::Result<bool> {
-    let file = root.at(&archive.path);
-    files::with_rights_of_owner(&file, || file.try_exists())
+/// The exception of jobs that ran when the lead was lost.
+const LOST_WITH_LEAD: &str = "the lead was lost while this job ran";
+/// How many lost jobs the log names.
+const NAMED: usize = 20;
+
+fn is_there(file: &Path) -> io::Result<bool> {
+    files::with_rights_of_owner(file, || file.try_exists())
 }
 
-/// Whether there is an archive to restore, and a directory for its next state, which is made here for the broker's user.
+/// What is to be restored, as far as that can be seen without a change.
+pub(crate) fn restored(root: &Root, archive: &ArchiveRun) -> Option<Restored> {
+    let found = |path: &Path| is_there(&root.at(path)).unwrap_or_default();
+    if found(&archive.checkpoint) {
+        // Whether it has queues is seen when it is mended.
+        return Some(Restored { path: archive.mended(), has_queues: true });
+    }
+    found(&archive.path).then(|| of_orderly_end(archive))
+}
+
+fn of_orderly_end(archive: &ArchiveRun) -> Restored {
+    Restored { path: archive.path.clone(), has_queues: true }
+}
+
+/// A checkpoint that is there.
+enum Checkpoint {
+    /// What is to be restored of it was written to the file for that.
+    Mended { age: Duration, lost: Vec<String>, has_queues: bool },
+    /// The archive serves, which is older.
+    NotWhole(io::Error),
+}
+
+/// What is to be restored, and whether there is a directory for the next state, which is made here for the broker's user.
 ///
 /// An archive that cannot be looked at ends the run: Flux would start without the state of before, and in the end put its
 /// own in the place of that. On a volume that is read only there is no directory: the run goes on and its state is not
 /// kept, which may be meant so. Any other place that takes no files ends the run: better now than when there is a state to
 /// keep.
-pub(crate) async fn prepare(run: &mut Run, archive: &ArchiveRun) -> Result<(bool, bool), Failure> {
+pub(crate) async fn prepare(
+    run: &mut Run,
+    archive: &ArchiveRun,
+) -> Result<(Option<Restored>, bool), Failure> {
     let (files, planned) = (run.files(), archive.clone());
     let work = move || {
         let staging = files.root.at(&planned.staging);
         let made = files::remove_directory(&staging)
             .and_then(|()| files::make_directory(&staging, 0o700, files.ids(Owner::Broker)));
-        (is_there(&files.root, &planned), made)
+        let checkpoint = mend(&files, &planned);
+        (is_there(&files.root.at(&planned.path)), checkpoint, made)
     };
-    let (found, made) = run.off_thread("look for the archive", Duration::ZERO, work).await?;
-    let ArchiveRun { path, staging, dump: _ } = archive;
+    let (found, checkpoint, made) =
+        run.off_thread("look for the archive", Duration::ZERO, work).await?;
+    let ArchiveRun { path, staging, .. } = archive;
     let has_archive = found.map_err(failed("look for archive", path))?;
+    let restored = has_archive.then(|| of_orderly_end(archive));
     match made {
-        Ok(()) => Ok((has_archive, true)),
+        Ok(()) => {
+            let checkpoint =
+                checkpoint.map_err(failed("restore checkpoint", &archive.checkpoint))?;
+            let newer = checkpoint.and_then(|it| report(run, archive, &it));
+            Ok((newer.or(restored), true))
+        }
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             let path = path.display();
             run.warned(&format!("the state will not be kept in archive {path}: {error}"));
-            Ok((has_archive, false))
+            Ok((restored, false))
         }
         Err(error) => Err(failed("make a place for the archive's next state,", staging)(error)),
     }
 }
 
+/// Writes what is to be restored of a checkpoint, if there is one.
+fn mend(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>> {
+    let [from, to] = [&archive.checkpoint, &archive.mended()].map(|path| files.root.at(path));
+    if !is_there(&from)? {
+        return Ok(None);
+    }
+    let whole = files::with_rights_of_owner(&from, || Ok(ends_as_tar(unpacked(&from)?)))?;
+    if let Err(why) = whole {
+        return Ok(Some(Checkpoint::NotWhole(why)));
+    }
+    let now = SystemTime::now();
+    let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    files::with_rights_of_owner(&from, || {
+        let modified = files::open_regular(&from)?.metadata()?.modified()?;
+        let jobs = Jobs::read(unpacked(&from)?, LOST_WITH_LEAD, seconds)?;
+        files::replace(&to, 0o600, files.ids(Owner::Broker), |file| {
+            let mut packed = GzEncoder::new(BufWriter::new(file), Compression::fast());
+            jobs.mend(unpacked(&from)?, &mut packed)?;
+            packed.finish()?.flush()
+        })?;
+        let age = now.duration_since(modified).unwrap_or_default();
+        Ok(Some(Checkpoint::Mended { age, lost: jobs.lost(), has_queues: jobs.has_queues }))
+    })
+}
+
+/// Writes to the log what a lead that was lost has left; returns what of it is restored.
+fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> Option<Restored> {
+    let path = archive.checkpoint.display();
+    match checkpoint {
+        Checkpoint::NotWhole(why) => {
+            let archive = archive.path.display();
+            run.warned(&format!("{path} is not restored, but {archive}, which is older: {why}"));
+            None
+        }
+        Checkpoint::Mended { age, lost, has_queues } => {
+            let seconds = age.as_secs();
+            let jobs = match lost.len() {
+                0 => "no job ran then".to_owned(),
+                count => {
+                    let named = lost.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>();
+                    let more = if count > NAMED { ", ..." } else { "" };
+                    format!("jobs that ran then are lost ({count}): {}{more}", named.join(", "))
+                }
+            };
+            let text = "an earlier lead was lost before its instance had ended";
+            run.log.warn(&format!("{text}; its state of {seconds} s ago is in {path}: {jobs}"));
+            Some(Restored { path: archive.mended(), has_queues: *has_queues })
+        }
+    }
+}
+
 /// Puts the dump in the archive's place if the instance ran, the dump is whole and a stop leaves the time for it.
 pub(crate) async fn keep(run: &mut Run, archive: &ArchiveRun, broker: &BrokerEnd) {
-    let [path, staging, dump] =
-        [&archive.path, &archive.staging, &archive.dump].map(|path| run.root.at(path));
-    let (shown, broker) = (path.display().to_string(), broker.clone());
+    let (root, planned, broker) = (run.root.clone(), archive.clone(), broker.clone());
+    let shown = root.at(&archive.path).display().to_string();
     let replace = spawn_blocking(move || {
+        let staging = root.at(&planned.staging);
         // The log has a line since the start of the broker if it could not be made.
         let replaced =
-            files::is_directory(&staging).then(|| replace_by_dump(&path, &dump, &broker));
+            files::is_directory(&staging).then(|| replace_by_dump(&root, &planned, &broker));
         if replaced.is_some() {
             // The rest of it is of no use, and does no harm.
             let _ = files::remove_directory(&staging);
@@ -80,8 +175,9 @@ pub(crate) async fn keep(run: &mut Run, archive: &ArchiveRun, broker: &BrokerEnd
     }
 }
 
-/// Replaces the archive at `path`, or gives the reason why it stays as it was.
-fn replace_by_dump(path: &Path, dump: &Path, broker: &BrokerEnd) -> Result<(), String> {
+/// Replaces the archive, or gives the reason why it stays as it was.
+fn replace_by_dump(root: &Root, archive: &ArchiveRun, broker: &BrokerEnd) -> Result<(), String> {
+    let [path, dump] = &[&archive.path, &archive.dump].map(|path| root.at(path));
     let stays = |why: String| format!("keep archive {} as it was: {why}", path.display());
     if !broker.ran {
         return Err(stays("the broker did not get as far as to run".to_owned()));
@@ -94,14 +190,24 @@ fn replace_by_dump(path: &Path, dump: &Path, broker: &BrokerEnd) -> Result<(), S
         let whole = files::with_rights_of_owner(dump, || check_whole(dump));
         whole.map_err(|error| stays(format!("the dump is not whole: {error}")))?;
     }
-    let replaced = files::with_rights_of_owner(dump, || replace(dump, path));
+    let [checkpoint, next] =
+        &[&archive.checkpoint, &archive.next_checkpoint()].map(|path| root.at(path));
+    let replaced = files::with_rights_of_owner(dump, || {
+        // One that is about to replace the checkpoint, on a volume that is slow, has no name to replace it with.
+        files::remove(next)?;
+        if !is_there(checkpoint)? {
+            return take_place(dump, path);
+        }
+        take_place(dump, checkpoint)?;
+        take_place(checkpoint, path)
+    });
     replaced.map_err(|error| {
         format!("put the dump in the place of archive {}: {error}", path.display())
     })
 }
 
-/// The archive is on the disk before it gets its name.
-fn replace(dump: &Path, path: &Path) -> io::Result<()> {
+/// Gives a dump the name `path`. It is on the disk before that.
+pub(super) fn take_place(dump: &Path, path: &Path) -> io::Result<()> {
     files::open_regular(dump)?.sync_all()?;
     fs::rename(dump, path)?;
     let directory = path.parent().unwrap_or(path);
@@ -111,13 +217,16 @@ fn replace(dump: &Path, path: &Path) -> io::Result<()> {
 /// A tar archive ends with two blocks of zeros (POSIX.1-2024, pax, "ustar Interchange Format").
 const END: usize = 1024;
 
+/// The first bytes of a file compressed by gzip (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 const CUT_OFF: &str = "it lacks the end of a tar archive";
 const UNKNOWN_FORMAT: &str =
     "the broker failed, and only archives in the formats tar and tar.gz can be checked";
 
 /// Checks that the tar archive at `path`, compressed by gzip or not, goes to its end. The checksum
 /// of gzip is checked as well.
-fn check_whole(path: &Path) -> io::Result<()> {
+pub(super) fn check_whole(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let file = files::open_regular(path).map_err(|error| unreadable(&error))?;
     let is = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
@@ -128,6 +237,13 @@ fn check_whole(path: &Path) -> io::Result<()> {
     } else {
         Err(io::Error::other(UNKNOWN_FORMAT))
     }
+}
+
+/// The content of the tar archive at `path`, whose first bytes tell whether it is compressed by gzip.
+fn unpacked(path: &Path) -> io::Result<Box<dyn Read>> {
+    let mut file = BufReader::new(files::open_regular(path)?);
+    let is_packed = file.fill_buf()?.starts_with(&GZIP);
+    Ok(if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
 }
 
 fn unreadable(error: &io::Error) -> io::Error {
@@ -152,9 +268,6 @@ fn ends_as_tar(mut archive: impl Read) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
-    use std::io::Write;
 
     fn tar() -> Vec<u8> {
         [[b'x'; END], [0; END]].concat()

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::flux::client::{FluxClient, register_cleanup};
 use crate::flux::failed_task::failed_task;
+use crate::flux::job_numbers::job_numbers;
 use crate::flux::refusal::{self, MOST_JOBS, Verdict};
 use crate::plan::step::LeadCommand;
 use crate::plan::variables::DISABLE_JOB_CLEANUP;
@@ -15,7 +16,7 @@ use crate::status::timing::fluxtime_line;
 use crate::system::files;
 use crate::system::output::{self, Log, chain};
 use crate::system::words::shown;
-use flux_contract::{Exit, FailedTask, shell_syntax};
+use flux_contract::{Exit, FailedTask, JobNumbers, shell_syntax};
 use flux_protocol::client::job_manager;
 use flux_protocol::job_id;
 use nix::sys::signal::{Signal, killpg};
@@ -79,6 +80,8 @@ pub(crate) struct CommandEnd {
     pub failed_task: Option<FailedTask>,
     /// The end of the stderr of a submission that failed.
     pub output: Option<String>,
+    /// The jobs that the instance had then.
+    pub jobs: Option<JobNumbers>,
 }
 
 impl CommandEnd {
@@ -93,6 +96,7 @@ impl CommandEnd {
             job: None,
             failed_task: None,
             output: None,
+            jobs: None,
         }
     }
 }
@@ -206,15 +210,24 @@ impl CommandRun {
             None
         };
         let started = Instant::now();
-        let (end, without_broker) = match self.until_ended(&mut requests, before.as_deref()).await {
+        let (mut end, without_broker) = match self
+            .until_ended(&mut requests, before.as_deref())
+            .await
+        {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
         if self.timed {
             output::print_stderr(&fluxtime_line("fluxsubmit", end.ended - started));
         }
-        if self.command.cleans_up && !without_broker {
-            register_cleanup(&self.client, self.log).await;
+        if !without_broker {
+            let cleanup = async {
+                if self.command.cleans_up {
+                    register_cleanup(&self.client, self.log).await;
+                }
+            };
+            // A short instance may end before its broker can be asked again.
+            ((), end.jobs) = tokio::join!(cleanup, job_numbers(&self.client.broker));
         }
         end
     }

@@ -2,6 +2,7 @@
 //! containers beside the runner.
 
 pub(crate) mod archive;
+mod checkpoint;
 pub(crate) mod command;
 pub(crate) mod deadline;
 pub(crate) mod outcome;

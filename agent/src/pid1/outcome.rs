@@ -4,12 +4,14 @@
 //! too, when it gets SIGTERM while it waits for the quorum.
 
 use crate::failure::Failure;
+use crate::flux::broker_watch::Event;
 use crate::pid1::command::{CommandEnd, with};
 use crate::pid1::state_machine::Cause;
 use crate::plan::step::WorkerRun;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
-use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
+use flux_contract::obstacle::{Obstacle, ObstacleCause};
+use flux_contract::{Exit, JobNumbers, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -30,12 +32,23 @@ pub(crate) struct BrokerEnd {
     pub lead_ends: Option<bool>,
     /// Ids of the jobs that ran on its rank when it had to be ended.
     pub unfinished_jobs: Vec<String>,
+    /// The jobs of the instance, as the lead's broker has counted them while it ended.
+    pub jobs: Option<JobNumbers>,
     pub duration: Duration,
 }
 
 impl BrokerEnd {
     pub(crate) fn lead_lost(&self) -> bool {
         self.cause == Some(Cause::LeadLost)
+    }
+
+    /// Keeps what the broker has reported about its end.
+    pub(crate) fn note(&mut self, change: &Event) {
+        match change {
+            Event::LeadEnds(ends) => self.lead_ends = Some(*ends),
+            Event::Jobs(jobs) => self.jobs = Some(*jobs),
+            Event::State(_) | Event::Closed | Event::LeadGone => {}
+        }
     }
 
     fn lacks_scheduler(&self) -> bool {
@@ -153,9 +166,21 @@ pub(crate) fn sidecar_outcome(status: ExitStatus, stop: Option<Stop>) -> Termina
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Exit(TerminationMessage),
+    Exit(Box<TerminationMessage>),
     /// The broker is started again, for this reason.
     Restart(String),
+}
+
+fn exit(message: TerminationMessage) -> Outcome {
+    Outcome::Exit(Box::new(message))
+}
+
+/// The obstacle of a worker whose broker ended before it had joined, although the lead lets its certificate in. Why the
+/// lead's broker refuses another one is at the lead only: the refused one is just cut off (flux-core 0.77 and later).
+pub(crate) fn refusal(broker: &BrokerEnd, why: &str) -> Option<Obstacle> {
+    let is_refused = !broker.ran && broker.code != 0 && !broker.lead_lost();
+    let message = format!("{why} before it had joined, although the lead lets its certificate in");
+    is_refused.then_some(Obstacle { cause: ObstacleCause::Broker, message })
 }
 
 /// Decides by `policy` what follows the end of a worker's broker. A broker ends well with its parent, so in a tree 0 does
@@ -171,7 +196,7 @@ pub(crate) fn worker_outcome(
         // Not 0: a pod that is taken away must not look like one whose work is done.
         let unfinished_jobs = broker.unfinished_jobs.clone();
         let ended = by_agent(stop.exit(), stop.to_string());
-        return Outcome::Exit(TerminationMessage { unfinished_jobs, ..ended });
+        return exit(TerminationMessage { unfinished_jobs, ..ended });
     }
     if broker.lead_lost() && policy != WorkerPolicy::LeaveAlways {
         return Outcome::Restart("the lead broker was gone".to_owned());
@@ -181,7 +206,7 @@ pub(crate) fn worker_outcome(
         // Something that it needs to run is missing, which a restart does not change.
         (_, 126 | 127) => {
             let why = "it, or the shell of its start script, could not be executed";
-            Outcome::Exit(by_agent(Exit::Broker, format!("{text}: {why}")))
+            exit(by_agent(Exit::Broker, format!("{text}: {why}")))
         }
         (WorkerPolicy::LeaveWhenDone, 0) if broker.lead_ends != Some(true) => {
             Outcome::Restart("the broker ended, and the lead goes on".to_owned())
@@ -189,10 +214,10 @@ pub(crate) fn worker_outcome(
         (WorkerPolicy::LeaveWhenDone, 0) if may_return => {
             Outcome::Restart("the lead has stopped without an end of the run".to_owned())
         }
-        (WorkerPolicy::LeaveWhenDone, 0) => Outcome::Exit(success()),
+        (WorkerPolicy::LeaveWhenDone, 0) => exit(success()),
         (WorkerPolicy::LeaveAlways, _) => {
             let last_error = (code != 0).then_some(text);
-            Outcome::Exit(TerminationMessage { last_error, ..success() })
+            exit(TerminationMessage { last_error, ..success() })
         }
         (WorkerPolicy::LeaveWhenDone | WorkerPolicy::Rejoin, _) => Outcome::Restart(text),
     }
@@ -262,6 +287,19 @@ mod tests {
         assert_eq!((ended.exit_code, ended.command_ran), (code, command_ran), "{ended:?}");
         let error = ended.last_error.as_deref().unwrap_or_default();
         assert!(error.contains(text) && error.is_empty() == text.is_empty(), "{text}: {error}");
+    }
+
+    #[test]
+    fn a_broker_that_fails_before_it_has_joined_is_refused() {
+        let end = |ran, code, cause| BrokerEnd { code, ran, cause, ..BrokerEnd::default() };
+        for (end, is_refused) in [
+            (end(false, 1, None), true),
+            (end(true, 1, None), false),
+            (end(false, 0, None), false),
+            (end(false, 1, Some(Cause::LeadLost)), false),
+        ] {
+            assert_eq!(refusal(&end, "it ended").is_some(), is_refused, "{end:?}");
+        }
     }
 
     #[test]

@@ -7,15 +7,13 @@ use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
 use crate::system::subcommand::{SERVE, call};
 use crate::system::words::shown;
-use flux_contract::Rest;
-use std::net::{Ipv6Addr, SocketAddr};
 use std::process::Stdio;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 /// Keeps the server running until the returned value is dropped.
-pub(super) fn serve(run: &Run, rest: &Rest) -> JoinSet<()> {
-    let argv = arguments(run, rest);
+pub(super) fn serve(run: &Run) -> JoinSet<()> {
+    let argv = arguments(run);
     let (session, children, log) = (run.session.clone(), run.children.clone(), run.log);
     let shown = shown(&argv);
     let start = move || {
@@ -36,11 +34,9 @@ pub(super) fn serve(run: &Run, rest: &Rest) -> JoinSet<()> {
     tasks
 }
 
-fn arguments(run: &Run, rest: &Rest) -> Vec<String> {
+fn arguments(run: &Run) -> Vec<String> {
     let config = run.config_path.display().to_string();
-    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port)).to_string();
-    let token = rest.token_sha256.as_str();
-    let options = ["--config", &config, "--listen", &listen, "--token-sha256", token];
+    let options = ["--config", &config, "--as-configured"];
     [call(&run.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
 }
 

@@ -247,9 +247,9 @@ async fn prepare_and_supervise(run: &mut Run, plan: &Plan) -> Result<Termination
 /// The broker's real command line, with what hooks and the archive's volume have made of it.
 async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart, Failure> {
     run.progress.enter(phase::QUORUM);
-    let (has_archive, can_dump) = match &broker.archive {
+    let (restored, can_dump) = match &broker.archive {
         Some(archive) => archive::prepare(run, archive).await?,
-        None => (false, false),
+        None => (None, false),
     };
     let config = run.root.at(run.config.layout.broker_toml());
     let (root, agent) = (run.root.clone(), run.facts.agent.clone());
@@ -261,7 +261,7 @@ async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart,
     };
     let rc_options = run.off_thread("look at Flux's rc files", Duration::ZERO, look).await?;
     run.progress.modules_loaded_by(rc_options.as_ref().err().map(String::as_str));
-    Ok(broker_start(broker, &BeforeStart { rc_options, has_archive, can_dump }))
+    Ok(broker_start(broker, &BeforeStart { rc_options, restored, can_dump }))
 }
 
 /// The same for a plan that nothing performs: as if hooks changed nothing and every place took files.
@@ -279,9 +279,8 @@ pub(crate) fn planned_start(
     let toml = plan.file(Path::new(&config.layout.broker_toml())).unwrap_or_default();
     let flux = Path::new(&broker.flux);
     let rc_options = rc::options(flux, root, &facts.agent, &environment, toml);
-    let is_there = |archive| archive::is_there(root, archive).unwrap_or_default();
-    let has_archive = broker.archive.as_ref().is_some_and(is_there);
-    broker_start(broker, &BeforeStart { rc_options, has_archive, can_dump: true })
+    let restored = broker.archive.as_ref().and_then(|archive| archive::restored(root, archive));
+    broker_start(broker, &BeforeStart { rc_options, restored, can_dump: true })
 }
 
 async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage, Failure> {
@@ -307,11 +306,13 @@ async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage, Fai
     if let Some(archive) = &plan.broker.archive {
         archive::keep(run, archive, &end).await;
     }
-    Ok(if plan.broker.lead_command.is_some() {
+    let jobs = end.jobs.or_else(|| command.as_ref()?.jobs);
+    let ended = if plan.broker.lead_command.is_some() {
         outcome::lead_outcome(command, &end)
     } else {
         outcome::interactive_lead_outcome(&end)
-    })
+    };
+    Ok(TerminationMessage { jobs, ..ended })
 }
 
 /// Fails with the loader's message where Flux's broker cannot be used at all, as where a library of the image is too old.
@@ -352,7 +353,7 @@ async fn run_worker(
         }
         let may_return = worker.lead_may_return_seconds.is_some();
         let why = match outcome::worker_outcome(worker.policy, may_return, &end) {
-            Outcome::Exit(ended) => return Ok(ended),
+            Outcome::Exit(ended) => return Ok(*ended),
             Outcome::Restart(why) => why,
         };
         let time = outcome::next_pause(pause, end.duration);
@@ -360,6 +361,9 @@ async fn run_worker(
         let seconds = time.as_secs_f64();
         run.log.info(&format!("{why}; starting it again in {seconds:.1} s"));
         run.progress.failed(&why);
+        if let Some(obstacle) = outcome::refusal(&end, &why) {
+            run.progress.set_obstacle(Some(obstacle));
+        }
         run.progress.restarted();
         run.signals.unless_stopped(tokio::time::sleep(time)).await?;
     }

@@ -11,8 +11,8 @@ use crate::flux::idle;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
 use crate::pid1::outcome::BrokerEnd;
-use crate::pid1::rest;
 use crate::pid1::state_machine::{Action, Cause, Event, Purpose, State, next};
+use crate::pid1::{checkpoint, rest};
 use crate::plan::config::{CONFIG_POLL, ConfigReader};
 use crate::plan::start::BrokerStart;
 use crate::plan::step::{BrokerRun, Owner, Plan, Role};
@@ -66,6 +66,9 @@ pub(crate) async fn run_broker(
     }
     watch.abort();
     drop(uses);
+    while let Ok(change) = changes.try_recv() {
+        supervision.end.note(&change);
+    }
     run.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.duration = started.elapsed();
@@ -88,6 +91,9 @@ fn watch_use(run: &Run, plan: &Plan, client: FluxClient) -> JoinSet<()> {
     if let Some(settings) = run.config.autoscale.clone() {
         let (config, reporter) = (run.config_path.clone(), run.progress.demand_reporter());
         tasks.spawn(demand::watch(client.broker.clone(), settings, config, reporter));
+    }
+    if let Some(archive) = &plan.broker.archive {
+        tasks.spawn(checkpoint::write_regularly(run, archive, client.clone()));
     }
     if let Some(seconds) = plan.idle_seconds {
         let (limit, layout) = (Duration::from_secs(seconds), run.config.layout.clone());
@@ -346,8 +352,8 @@ impl<'run> Supervision<'run> {
             }
             broker_watch::Event::Closed => Some(Event::SocketClosed),
             broker_watch::Event::LeadGone => Some(Event::LeadIsGone),
-            broker_watch::Event::LeadEnds(ends) => {
-                self.end.lead_ends = Some(ends);
+            change @ (broker_watch::Event::LeadEnds(_) | broker_watch::Event::Jobs(_)) => {
+                self.end.note(&change);
                 None
             }
         }
@@ -358,9 +364,7 @@ impl<'run> Supervision<'run> {
         let is_over = |end: &BrokerEnd| end.stop.is_some() || end.lead_ends.is_some();
         while self.purpose == Purpose::Worker && !is_over(&self.end) {
             let Some(event) = changes.recv().await else { return };
-            if let broker_watch::Event::LeadEnds(ends) = event {
-                self.end.lead_ends = Some(ends);
-            }
+            self.end.note(&event);
         }
     }
 
@@ -477,7 +481,7 @@ impl<'run> Supervision<'run> {
             self.submit(run, &client, argv);
         }
         run.progress.command_started();
-        self.api = run.config.rest.as_ref().map(|rest| rest::serve(run, rest));
+        self.api = run.config.rest.as_ref().map(|_| rest::serve(run));
     }
 
     fn submit(&mut self, run: &Run, client: &FluxClient, argv: &[String]) {

@@ -19,6 +19,8 @@ const FORMATS: [&str; 8] =
     [".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tar", ".zip", ".7z", ".cpio"];
 /// Format where the archive's own name says none. Flux finds out by itself when it restores.
 const DEFAULT_FORMAT: &str = ".tgz";
+/// What the name of the archive is followed by in that of the checkpoint.
+const CHECKPOINT: &str = ".checkpoint";
 
 /// Decides what a pod does, and changes nothing.
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
@@ -175,7 +177,10 @@ fn archive(pod: Pod<'_>) -> Option<ArchiveRun> {
     let staging = path.with_file_name(name);
     let suffix = FORMATS.into_iter().find(|suffix| archive.path.ends_with(suffix));
     let dump = staging.join(format!("dump{}", suffix.unwrap_or(DEFAULT_FORMAT)));
-    Some(ArchiveRun { path, staging, dump })
+    let mut checkpoint = path.clone().into_os_string();
+    checkpoint.push(CHECKPOINT);
+    let every_seconds = archive.every_seconds;
+    Some(ArchiveRun { path, staging, dump, checkpoint: checkpoint.into(), every_seconds })
 }
 
 fn worker(pod: Pod<'_>) -> WorkerRun {

@@ -8,6 +8,7 @@ use crate::system::environment::Change;
 use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -216,6 +217,31 @@ pub struct ArchiveRun {
     pub staging: PathBuf,
     /// What Flux dumps to, in that directory.
     pub dump: PathBuf,
+    /// The state while the instance runs. If it is there, it is newer than the archive, and restored in the place of it.
+    pub checkpoint: PathBuf,
+    /// How often that is written, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_seconds: Option<u32>,
+}
+
+impl ArchiveRun {
+    /// What Flux dumps to while the instance runs.
+    pub(crate) fn next_checkpoint(&self) -> PathBuf {
+        self.beside_dump("checkpoint")
+    }
+
+    /// What is restored of a checkpoint.
+    pub(crate) fn mended(&self) -> PathBuf {
+        self.beside_dump("restored")
+    }
+
+    /// A file in the format of the dump.
+    fn beside_dump(&self, prefix: &str) -> PathBuf {
+        let mut name = OsString::from(prefix);
+        name.push("-");
+        name.push(self.dump.file_name().unwrap_or_default());
+        self.staging.join(name)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -373,10 +399,14 @@ impl Display for BrokerRun {
             out.write_str("\n")?;
         }
         write!(out, "start the broker: {}", shown(&self.command))?;
-        if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
-            let (path, dump) = (path.display(), dump.display());
+        if let Some(archive) = &self.archive {
+            let (path, dump) = (archive.path.display(), archive.dump.display());
+            let checkpoint = archive.checkpoint.display();
             write!(out, "\n    restored from {path} if it exists")?;
             write!(out, "\n    dumped to {dump}, renamed to {path} when whole")?;
+            if let Some(seconds) = archive.every_seconds {
+                write!(out, "\n    every {seconds} s while it runs: written to {checkpoint}")?;
+            }
         }
         if let Some(command) = &self.lead_command {
             write!(out, "\n    once it runs, and ending with it: {}", shown(&command.words))?;

@@ -3,6 +3,7 @@
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
 use flux_contract::demand::Demand;
+use flux_contract::obstacle::Obstacle;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -44,6 +45,9 @@ pub struct StatusReport {
     /// How many pods the jobs of the instance need, where the operator asks for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
+    /// What keeps the broker of a worker from joining the lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Obstacle>,
     /// How many times the broker was started again.
     #[serde(default)]
     pub restarts: u32,

@@ -4,6 +4,7 @@ use crate::plan::step::{Plan, Role};
 use crate::status::document::StatusReport;
 use crate::status::timing::milliseconds;
 use flux_contract::demand::Demand;
+use flux_contract::obstacle::Obstacle;
 use flux_contract::{Phase, phase};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -87,6 +88,7 @@ impl Progress {
         self.publish(|report| {
             report.broker_state = Some(state.to_owned());
             report.online = online;
+            report.obstacle.take_if(|_| online);
             report.ready |= match role {
                 Role::Lead => state == RUN,
                 Role::Worker => online,
@@ -140,10 +142,13 @@ impl Progress {
         });
     }
 
-    /// `error` is what went wrong last. Only its beginning is reported: it may hold all that a program said.
+    /// `error` is what went wrong last.
     pub(crate) fn failed(&self, error: &str) {
-        let beginning = &error[..error.floor_char_boundary(LONGEST_ERROR)];
-        self.publish(|report| report.last_error = Some(beginning.to_owned()));
+        self.failure_reporter().publish(error);
+    }
+
+    pub(crate) fn failure_reporter(&self) -> FailureReporter {
+        FailureReporter(self.reports.clone())
     }
 
     /// Puts back what went wrong before something that has come to a good end.
@@ -155,6 +160,17 @@ impl Progress {
         self.reports.borrow().last_error.clone()
     }
 
+    pub(crate) fn set_obstacle(&self, mut obstacle: Option<Obstacle>) {
+        if let Some(Obstacle { message, .. }) = &mut obstacle {
+            message.truncate(message.floor_char_boundary(LONGEST_ERROR));
+        }
+        self.publish(|report| report.obstacle = obstacle);
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.reports.borrow().obstacle.clone()
+    }
+
     /// All phases; the one that runs ends now.
     pub(crate) fn finish(&self) -> Vec<Phase> {
         self.reports.borrow().phases_until(Instant::now())
@@ -162,6 +178,18 @@ impl Progress {
 
     fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
         self.reports.send_modify(change);
+    }
+}
+
+/// Where what went wrong last is published.
+#[derive(Debug, Clone)]
+pub(crate) struct FailureReporter(watch::Sender<StatusReport>);
+
+impl FailureReporter {
+    /// Only the beginning of `error` is reported: it may hold all that a program said.
+    pub(crate) fn publish(&self, error: &str) {
+        let beginning = &error[..error.floor_char_boundary(LONGEST_ERROR)];
+        self.0.send_modify(|report| report.last_error = Some(beginning.to_owned()));
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that no attempt
 //! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds,
-//! but how many pods the queue needs ([`demand`]).
+//! but how many pods the queue needs ([`demand`]), and what keeps the broker from its lead ([`obstacle`]).
 
 use crate::status::document::StatusReport;
 use anyhow::{Context as _, Result};
 use flux_contract::demand::Question;
 use flux_contract::invocation::READY_PATH;
+use flux_contract::obstacle::OBSTACLE_PATH;
 use flux_server::{HeadLimits, all_addresses};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -66,7 +67,7 @@ impl ReadinessServer {
                 respond(request, reports.clone())
             })
         };
-        flux_server::serve(self.listener, HEAD_LIMITS, service).await;
+        flux_server::serve(self.listener, HEAD_LIMITS, flux_server::plain, service).await;
     }
 }
 
@@ -92,6 +93,8 @@ async fn respond(
 ) -> Result<Response<String>, Infallible> {
     let (code, text) = if request.uri().path() == Question::PATH {
         demand(&request, reports).await
+    } else if request.uri().path() == OBSTACLE_PATH {
+        obstacle(&request, &reports)
     } else {
         (answer(&request, reports).await, String::new())
     };
@@ -142,4 +145,17 @@ async fn demand(
         Some(Ok(text)) => (StatusCode::OK, text),
         Some(Err(_)) | None => refused(StatusCode::SERVICE_UNAVAILABLE),
     }
+}
+
+/// What keeps the broker from its lead at the moment.
+fn obstacle(
+    request: &Request<Incoming>,
+    reports: &watch::Receiver<StatusReport>,
+) -> (StatusCode, String) {
+    if request.method() != Method::GET {
+        return (StatusCode::METHOD_NOT_ALLOWED, String::new());
+    }
+    let obstacle = reports.borrow().obstacle.clone();
+    let text = obstacle.and_then(|obstacle| serde_json::to_string(&obstacle).ok());
+    text.map_or((StatusCode::NO_CONTENT, String::new()), |text| (StatusCode::OK, text))
 }

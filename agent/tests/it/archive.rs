@@ -33,13 +33,13 @@ fn planned_command(pod: &Pod) -> String {
 }
 
 /// Shell text of a broker that dumps `$POD/dump` to the path of the configuration.
-const DUMPS: &str = "for word; do
+pub(crate) const DUMPS: &str = "for word; do
     case \"$word\" in -o-Scontent.dump=*) cp $POD/dump \"${word#-o-Scontent.dump=}\" ;; esac
 done";
 
 /// `pod` with a command and an archive at `path`.
 pub(crate) fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
-    let archive = Some(Archive { path: path.display().to_string() });
+    let archive = Some(Archive { path: path.display().to_string(), every_seconds: None });
     AgentConfig { archive, ..pod.config(command) }
 }
 

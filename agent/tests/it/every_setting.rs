@@ -27,9 +27,14 @@ const ELSEWHERE: &[&str] = &[
     // demand::a_lead_counts_the_pods_that_its_queue_needs
     "/autoscale/max_size",
     "/autoscale/idle_seconds",
-    // serve::flux_rest_gets_all_that_it_needs_of_the_pod
+    // serve::flux_rest_serves_as_it_is_configured
     "/rest/port",
+    "/rest/tls",
+    // It reads the fingerprints itself, again and again: files::follow
     "/rest/token_sha256",
+    "/rest/read_only_token_sha256",
+    // The operator reads it back to tell a change of it.
+    "/rest/rotation",
     // What the kernel lets the container use is among the facts, and this is compared with it before:
     // flux::processors::only_a_static_cpu_manager_gives_own_processors
     "/exclusive_cpus",

@@ -124,7 +124,8 @@ fn changes_by_settings() {
         config.hooks.worker_pre = Some("of a worker".to_owned());
         config.hooks.broker_pre = Some("of the lead".to_owned());
         config.broker.wrap = Some("strace".to_owned());
-        config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+        config.archive =
+            Some(Archive { path: "/archive/state.tgz".to_owned(), every_seconds: None });
         config.worker = WorkerPolicy::Rejoin;
     });
     changes.show("an address of IPv6", "sample-1", |config, _| {
@@ -135,11 +136,11 @@ fn changes_by_settings() {
         config.network.bootstrap = child_of("fd00::9", "far-0,sample-1");
     });
     changes.show("the API, whose jobs come one by one", "sample-0", |config, _| {
-        config.rest = Some(Rest { port: 8080, token_sha256: "0".repeat(64) });
+        config.rest = Some(Rest { port: 8080, ..Rest::default() });
     });
     for archive in ["/state/a.tar", "/state/a.tar.xz", "/state/flux"] {
         changes.show(&format!("the archive {archive}"), "sample-0", |config, _| {
-            config.archive = Some(Archive { path: archive.to_owned() });
+            config.archive = Some(Archive { path: archive.to_owned(), every_seconds: Some(60) });
         });
     }
     insta::assert_snapshot!(changes.0);

@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use flux_agent::status::{ReadinessServer, StatusReport};
 use flux_contract::demand::{Demand, Question};
+use flux_contract::obstacle::{Obstacle, ObstacleCause};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -115,6 +116,8 @@ async fn nothing_else_is_to_be_learned() {
         ("POST /demand?wait=0", 405),
         ("GET /demand", 400),
         ("GET /demand?wait=x", 400),
+        ("POST /obstacle", 405),
+        ("GET /obstacle", 204),
     ] {
         let (line, body) = agent.answer(request).await;
         assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
@@ -151,6 +154,16 @@ async fn who_asks_what_the_queue_needs_is_answered_once_that_is_known() {
     let (line, body) = agent.answer("GET /demand?wait=0").await;
     assert_eq!(line, "HTTP/1.1 200 OK");
     assert_eq!(serde_json::from_str::<Demand>(&body).unwrap(), demand);
+}
+
+#[tokio::test]
+async fn who_asks_learns_what_keeps_the_broker_from_its_lead() {
+    let agent = agent(false);
+    let obstacle = Obstacle { cause: ObstacleCause::Port, message: "refused".to_owned() };
+    agent.reports.send_modify(|report| report.obstacle = Some(obstacle.clone()));
+    let (line, body) = agent.answer("GET /obstacle").await;
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    assert_eq!(serde_json::from_str::<Obstacle>(&body).unwrap(), obstacle);
 }
 
 #[tokio::test]

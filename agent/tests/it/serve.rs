@@ -1,8 +1,8 @@
 //! `flux-agent serve`: what `flux-rest` gets, a script here that prints that.
 
 use crate::prelude::*;
-use flux_contract::ServedInstance;
 use flux_contract::token::fingerprint;
+use flux_contract::{AGENT_CONFIG_PATH, REST_TLS_MOUNT, Rest, ServedInstance, ServedTokens};
 use nix::unistd::getuid;
 use std::os::unix::fs::chown;
 
@@ -13,7 +13,17 @@ const OWNER: u32 = 1000;
 /// Calls `flux-agent serve`: the user who `flux-rest` is, and the instance that it gets. The broker belongs to `owner`, or to
 /// the user of the test.
 fn served(pod: &Pod, owner: Option<u32>, options: &[&str]) -> (String, ServedInstance) {
-    pod.write_config(&pod.config(&["true"]));
+    served_with(pod, owner, options, None)
+}
+
+/// The same of an instance with this API.
+fn served_with(
+    pod: &Pod,
+    owner: Option<u32>,
+    options: &[&str],
+    rest: Option<Rest>,
+) -> (String, ServedInstance) {
+    pod.write_config(&AgentConfig { rest, ..pod.config(&["true"]) });
     pod.write_executable("mnt/flux/bin/flux-rest", "#!/bin/sh\nid -u\necho \"$1\"\n");
     let socket = pod.layout().local_socket();
     broker_in_state(&socket, "run");
@@ -26,8 +36,7 @@ fn served(pod: &Pod, owner: Option<u32>, options: &[&str]) -> (String, ServedIns
 #[test]
 fn flux_rest_gets_all_that_it_needs_of_the_pod() {
     let pod = Pod::new();
-    let token = fingerprint(TOKEN);
-    let options = ["--listen", "[::]:80", "--token-sha256", &token, "--until-input-ends"];
+    let options = ["--listen", "[::]:80", "--until-input-ends"];
     let (user, instance) = served(&pod, None, &options);
     assert_eq!(user, getuid().to_string());
     assert_eq!((instance.cluster.as_str(), instance.validated), ("hello", false));
@@ -41,8 +50,24 @@ fn flux_rest_gets_all_that_it_needs_of_the_pod() {
         (instance.listen.to_string().as_str(), instance.until_input_ends),
         ("[::]:80", true)
     );
-    assert_eq!(instance.token_sha256, Some(token));
-    assert_eq!(served(&pod, None, &[]).1.token_sha256, None);
+    assert_eq!((instance.tokens, instance.tls), (ServedTokens::New, None));
+}
+
+#[test]
+fn flux_rest_serves_as_it_is_configured() {
+    let pod = Pod::new();
+    let options = ["--as-configured"];
+    for tls in [false, true] {
+        let rest = Some(Rest { port: 8080, tls, ..Rest::default() });
+        let (_, instance) = served_with(&pod, None, &options, rest);
+        assert_eq!(instance.listen.to_string(), "[::]:8080");
+        let document = ServedTokens::Config(pod.at(AGENT_CONFIG_PATH.trim_start_matches('/')));
+        let certificate = tls.then(|| pod.at(REST_TLS_MOUNT.trim_start_matches('/')));
+        assert_eq!((instance.tokens, instance.tls), (document, certificate));
+    }
+    pod.write_config(&pod.config(&["true"]));
+    let ended = pod.ask("serve", &options).with_code(Exit::Config.code());
+    ended.with_log("set flux.rest, or leave out --as-configured");
 }
 
 #[test]
@@ -53,7 +78,8 @@ fn root_reads_the_token_and_becomes_the_owner_of_the_broker() {
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     let (user, instance) =
         served(&pod, Some(OWNER), &["--token-file", &file.display().to_string()]);
-    assert_eq!((user, instance.token_sha256), (OWNER.to_string(), Some(fingerprint(TOKEN))));
+    let tokens = ServedTokens::Sha256(fingerprint(TOKEN));
+    assert_eq!((user, instance.tokens), (OWNER.to_string(), tokens));
 }
 
 #[test]

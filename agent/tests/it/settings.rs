@@ -5,8 +5,9 @@
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, client_environment, lead, plan, sidecar_hook};
 use flux_contract::{
-    AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
-    Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
+    AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser,
+    Hooks, Install, Layout, Logging, Network, Rest, Shutdown, Submission, View, WorkerPolicy,
+    Workload,
 };
 use flux_protocol::Hostlist;
 use serde_json::Value;
@@ -96,7 +97,14 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
             deadline_seconds: Some(60),
             idle_seconds: Some(120),
         },
+        archive: written.archive.map(|it| Archive { every_seconds: Some(60), ..it }),
         autoscale: Some(Autoscale { max_size: 3, idle_seconds: 45 }),
+        rest: written.rest.map(|rest| Rest {
+            read_only_token_sha256: Some("7f".to_owned()),
+            rotation: Some("second".to_owned()),
+            tls: true,
+            ..rest
+        }),
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
         sidecars: [("beside".to_owned(), written.sidecars["db"].clone())].into(),
         ..written

@@ -200,10 +200,12 @@ fn a_lead_whose_quorum_becomes_smaller_waits_for_fewer() {
     assert_eq!(begun, 1, "{log}");
 }
 
-/// Flux leaves them stopped; in an archive they are as they were left.
+/// Flux leaves them stopped; in an archive they are as they were left, which no checkpoint of a new instance has.
 #[test]
 fn the_named_queues_of_a_new_instance_are_started() {
-    for (archived, expected) in [(false, r#"{"all":true,"start":true}"#), (true, "")] {
+    let start = r#"{"all":true,"start":true}"#;
+    for (kept, expected) in [("", start), ("state.tgz", ""), ("state.tgz.checkpoint", start)] {
+        let archived = expected.is_empty();
         let pod = Pod::new();
         let started = pod.at("started");
         broker_that(pod.layout().local_socket(), move |topic, payload| match topic {
@@ -218,9 +220,10 @@ fn the_named_queues_of_a_new_instance_are_started() {
         let until = if archived { "" } else { "until [ -e $POD/started ]; do sleep 0.02; done" };
         let mut config = pod.launcher(until);
         let path = pod.at("state.tgz").display().to_string();
-        config.archive = archived.then_some(Archive { path });
-        if archived {
-            fs::write(pod.at("state.tgz"), "").unwrap();
+        config.archive = (!kept.is_empty()).then_some(Archive { path, every_seconds: None });
+        if !kept.is_empty() {
+            // A checkpoint that is whole, and has nothing.
+            fs::write(pod.at(kept), [0; 1024]).unwrap();
         }
         let log = pod.run(&config).with_code(0).log;
         assert_eq!(log.contains("started the queues batch, debug"), !archived, "{log}");

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod burst;
 pub(crate) mod completion;
 pub(crate) mod cp;
 pub(crate) mod delete;

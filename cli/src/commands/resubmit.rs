@@ -1,4 +1,4 @@
-//! `resubmit`: creates a new MiniCluster with the specification of another.
+//! `resubmit`: creates a new MiniCluster with the specification of another, or runs the same one again.
 
 use crate::connection::Connection;
 use crate::minicluster::{MiniClusterRef, NameArgument, new_name, objects};
@@ -7,7 +7,7 @@ use crate::random_name::random_name;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_contract::labels::RESUME;
-use kube::api::{DynamicObject, ObjectMeta, PostParams};
+use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -17,11 +17,17 @@ pub(crate) struct Resubmit {
     /// Name of the new MiniCluster [default: that of the old one with another random suffix]
     #[arg(long = "name", id = "new", value_name = "NAME", value_parser = new_name)]
     name: Option<String>,
+    /// Run NAME itself again once it has finished, by another spec.runId; its pods are deleted
+    #[arg(long, conflicts_with = "new")]
+    in_place: bool,
 }
 
 impl Resubmit {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let old = self.old.target(connection.clone());
+        if self.in_place {
+            return run_again(&old).await;
+        }
         let found = old.object().await?;
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -46,4 +52,15 @@ impl Resubmit {
         print(&MiniClusterRef::new(connection, &name).full_name());
         Ok(())
     }
+}
+
+async fn run_again(target: &MiniClusterRef) -> Result<()> {
+    target.object().await?;
+    let run_id = random_name("run", &mut getrandom::u32)?;
+    let api = objects(&target.connection, false);
+    let patch = Patch::Merge(json!({ "spec": { "runId": run_id } }));
+    let patched = api.patch(&target.name, &PatchParams::default(), &patch).await;
+    patched.with_context(|| format!("change spec.runId of {} to {run_id}", target.name))?;
+    print(&target.full_name());
+    Ok(())
 }

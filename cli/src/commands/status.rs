@@ -1,4 +1,6 @@
-//! `status`: shows state, ranks and timings of a MiniCluster.
+//! `status`: shows state, ranks, timings, numbers of jobs and earlier runs of a MiniCluster.
+
+mod runs;
 
 use crate::connection::Connection;
 use crate::error::misuse;
@@ -70,6 +72,11 @@ fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> Str
     parts.extend((!pods.is_empty()).then(|| format!("\n{}", ranks(cluster, pods, now))));
     let timeline = cluster.status.iter().map(|status| &status.timeline);
     parts.extend(timeline.filter(|phases| !phases.is_empty()).map(|it| format!("\n{}", bars(it))));
+    let status = cluster.status.as_ref();
+    let jobs = status.and_then(|status| status.result.as_ref()?.jobs.as_ref());
+    parts.extend(jobs.map(|jobs| format!("\njobs: {}\n", runs::numbers(jobs))));
+    let runs = status.map(runs::history).unwrap_or_default();
+    parts.extend((!runs.is_empty()).then(|| format!("\n{runs}")));
     parts.concat()
 }
 

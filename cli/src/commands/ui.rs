@@ -55,10 +55,10 @@ impl Ui {
         let Some(line) = lines.next_line().await.context("read the address from the agent")? else {
             bail!("the agent does not serve the page: {}", exec::error_text(errors).await);
         };
-        let (port, token, query) = parts(&line)
+        let (port, token, behind) = parts(&line)
             .with_context(|| format!("the agent printed {line:?} instead of an address"))?;
         let local = listener.local_addr().context("get the local port")?.port();
-        let address = format!("http://127.0.0.1:{local}/?{query}");
+        let address = format!("http://127.0.0.1:{local}/{behind}");
         print(&address);
         if self.no_browser {
             print(&format!("Authorization: Bearer {token}"));
@@ -80,14 +80,16 @@ impl Ui {
     }
 }
 
-/// Port and token of the address that an agent prints, and the query with which the page is opened. All users of this
-/// machine see that address among the arguments of the browser, so it has a code that the agent takes once, unless the
-/// agent is too old for codes.
-fn parts(line: &str) -> Option<(u16, &str, &str)> {
-    let (address, query) = line.strip_prefix("http://")?.split_once("/?")?;
+/// Port and token of the address that an agent prints, and what stands behind its path to open the page. All users of this
+/// machine see that among the arguments of the browser, so it has a code that the agent takes once, unless the agent is
+/// too old for codes. An agent that is a little too old takes the code in a query.
+fn parts(line: &str) -> Option<(u16, &str, String)> {
+    let (address, secrets) = line.strip_prefix("http://")?.split_once('/')?;
     let address: SocketAddrV4 = address.parse().ok()?;
-    let (token, code) = query.split_once('&').unwrap_or((query, query));
-    Some((address.port(), token.strip_prefix("token=")?, code))
+    let (mark, secrets) =
+        secrets.split_at_checked(1).filter(|(mark, _)| ["#", "?"].contains(mark))?;
+    let (token, code) = secrets.split_once('&').unwrap_or((secrets, secrets));
+    Some((address.port(), token.strip_prefix("token=")?, format!("{mark}{code}")))
 }
 
 async fn forward(listener: &TcpListener, pods: &Api<Pod>, pod: &str, port: u16) -> Result<()> {
@@ -125,9 +127,11 @@ mod tests {
     #[test]
     fn port_and_token_come_from_the_address() {
         let of_old = parts("http://127.0.0.1:4321/?token=ab");
-        assert_eq!(of_old, Some((4321, "ab", "token=ab")));
-        let printed = parts("http://127.0.0.1:4321/?token=ab&code=cd");
-        assert_eq!(printed, Some((4321, "ab", "code=cd")));
+        assert_eq!(of_old, Some((4321, "ab", "?token=ab".to_owned())));
+        for (mark, behind) in [("?", "?code=cd"), ("#", "#code=cd")] {
+            let printed = format!("http://127.0.0.1:4321/{mark}token=ab&code=cd");
+            assert_eq!(parts(&printed), Some((4321, "ab", behind.to_owned())));
+        }
         for line in ["", "listening", "http://127.0.0.1/?token=ab", "http://127.0.0.1:1/"] {
             assert_eq!(parts(line), None, "{line}");
         }

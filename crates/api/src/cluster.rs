@@ -6,12 +6,12 @@
 mod fixed_fields;
 pub mod validate;
 
-pub use fixed_fields::{FixedFields, RUN_KEY};
+pub use fixed_fields::{FixedFields, RUN_ID_ANNOTATION, RUN_KEY};
 
 use crate::crd::{Autoscale, Gang, Install, Medium, MiniCluster};
 use flux_contract::{
-    AgentConfig, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError,
-    SidecarConfig, Submission, Workload,
+    AgentConfig, Archive, Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError,
+    Rest, SidecarConfig, Submission, Workload,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -65,8 +65,8 @@ pub struct Cluster {
     pub flux: Flux,
     /// What the agents log.
     pub logging: Logging,
-    /// File from which the state of the instance is restored, and to which it is dumped.
-    pub archive: Option<String>,
+    /// From where the state of the instance is restored, and where it is kept.
+    pub archive: Option<Archive>,
     /// The specification that all pods share.
     pub pod: Pod,
     /// The kind of PodGroup that places the pods together.
@@ -83,9 +83,16 @@ pub struct Cluster {
     pub not_acted_on: Vec<String>,
     /// The fields that cannot change while an instance runs.
     pub fixed_fields: FixedFields,
+    /// Name of the run, by which a finished MiniCluster is run again.
+    pub run_id: Option<String>,
 }
 
 impl Cluster {
+    /// Whether another MiniCluster has the lead.
+    pub const fn joins_another_lead(&self) -> bool {
+        matches!(self.flux.bootstrap, Bootstrap::Child { .. })
+    }
+
     /// The identity of the MiniCluster, without its specification.
     pub fn identity(&self) -> Identity {
         Identity {
@@ -118,7 +125,7 @@ impl Cluster {
 
     /// True when programs or people use the instance while it runs.
     pub const fn is_used_while_up(&self) -> bool {
-        self.runner.workload.is_interactive() || self.flux.rest_port.is_some()
+        self.runner.workload.is_interactive() || self.flux.rest.is_some()
     }
 
     /// Reduces the number of pods, and with it the quorum and the nodes that the command asks for.
@@ -132,12 +139,21 @@ impl Cluster {
     /// is refused: a Service would name pods, ports or containers that the instance does not have.
     pub fn keep_services(&mut self, job: &Job, running: &AgentConfig) {
         self.headless_name.clone_from(&running.network.headless_service);
-        self.flux.rest_port = running.rest.as_ref().map(|rest| rest.port);
+        let rotation = self.flux.rest.take().map(|rest| rest.rotation);
+        self.flux.rest.clone_from(&running.rest);
+        if let (Some(rest), Some(rotation)) = (&mut self.flux.rest, rotation) {
+            rest.rotation = rotation;
+        }
         let refused = self.fixed_fields.changed_since(job.annotations());
         self.sidecars.retain(|sidecar| {
             let of_service = ["", ".name", ".ports"].map(|it| format!("{}{it}", sidecar.field));
             !refused.iter().any(|field| of_service.contains(field))
         });
+    }
+
+    /// True if another run is to follow one that was started with `run_id`, once it has ended.
+    pub fn asks_for_run_after(&self, run_id: Option<&str>) -> bool {
+        self.run_id.is_some() && self.run_id.as_deref() != run_id
     }
 
     /// Name of the Secret with the CURVE certificate: the user's own, or the one that the operator creates.
@@ -215,8 +231,10 @@ pub struct Flux {
     pub curve: Curve,
     /// Hosts in the order of their ranks, and the lead if another cluster has it.
     pub bootstrap: Bootstrap,
-    /// Port of the API of the instance on the lead, if there is one.
-    pub rest_port: Option<u16>,
+    /// The API of the instance on the lead, if there is one. The operator adds the fingerprints of its tokens.
+    pub rest: Option<Rest>,
+    /// Secret with the certificate of the API.
+    pub rest_tls_secret: Option<String>,
     /// Secret with a munge key, which the agent installs.
     pub munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.

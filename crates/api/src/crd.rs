@@ -30,7 +30,10 @@ pub use flux::{
 };
 pub use pod::{Gang, Pod, Scheduling};
 pub use reason::Reason;
-pub use status::{InstallMethod, Installed, MiniClusterStatus, RunResult, State, TimelineEntry};
+pub use status::{
+    InstallMethod, Installed, JobNumbers, MiniClusterStatus, PastRun, RunResult, State,
+    TimelineEntry,
+};
 
 use educe::Educe;
 use kube::{CustomResource, KubeSchema};
@@ -233,6 +236,13 @@ pub struct MiniClusterSpec {
     /// failed. The field may be added or changed at any time. Default: it stays.
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
+
+    /// Names the run. With another value a MiniCluster that has finished runs again, with all fields as they are then:
+    /// its Job is deleted with its pods, and a new one is created. While a run goes on or is suspended, another value
+    /// and the changes that this run cannot take wait for its end, after which the next run begins, also with `cleanup`
+    /// or `ttlSecondsAfterFinished`. Without a value, or if it is removed, nothing runs again.
+    #[schemars(length(min = 1, max = 63))]
+    pub run_id: Option<String>,
 
     /// All containers of a pod see each other's processes. Default false.
     #[serde(default)]

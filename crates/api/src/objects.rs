@@ -25,7 +25,7 @@ pub use volumes::AGENT_CONFIG_KEY;
 
 use crate::cluster::{Cluster, Curve};
 use anyhow::{Context as _, Result, ensure};
-use flux_contract::{AgentConfig, CURVE_SECRET_KEY, REST_SECRET_KEY};
+use flux_contract::{AgentConfig, CURVE_SECRET_KEY, REST_READ_ONLY_KEY, REST_SECRET_KEY};
 use flux_protocol::{CurveCertificate, Redacted};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -90,19 +90,34 @@ pub fn secret(
             certificate.context("make a CURVE certificate")?.to_text()
         }
     };
-    Ok(Some(opaque(cluster, &cluster.curve_secret(), CURVE_SECRET_KEY, &text)))
+    Ok(Some(opaque(cluster, &cluster.curve_secret(), [(CURVE_SECRET_KEY, &text)])))
 }
 
-/// The Secret `name` with the token of the API.
-pub fn rest_secret(cluster: &Cluster, name: &str, token: &Redacted<String>) -> Redacted<Secret> {
-    opaque(cluster, name, REST_SECRET_KEY, token)
+/// The two tokens of the API.
+#[derive(Debug, Clone)]
+pub struct RestTokens {
+    /// May do everything.
+    pub full: Redacted<String>,
+    /// Reads only.
+    pub read_only: Redacted<String>,
 }
 
-fn opaque(cluster: &Cluster, name: &str, key: &str, text: &Redacted<String>) -> Redacted<Secret> {
+/// The Secret `name` with the tokens of the API.
+pub fn rest_secret(cluster: &Cluster, name: &str, tokens: &RestTokens) -> Redacted<Secret> {
+    let texts = [(REST_SECRET_KEY, &tokens.full), (REST_READ_ONLY_KEY, &tokens.read_only)];
+    opaque(cluster, name, texts)
+}
+
+fn opaque<const N: usize>(
+    cluster: &Cluster,
+    name: &str,
+    texts: [(&str, &Redacted<String>); N],
+) -> Redacted<Secret> {
+    let data = texts.map(|(key, text)| (key.to_owned(), text.expose().clone()));
     Redacted::new(Secret {
         metadata: meta::object_meta(cluster, name),
         type_: Some("Opaque".to_owned()),
-        string_data: Some(BTreeMap::from([(key.to_owned(), text.expose().clone())])),
+        string_data: Some(data.into()),
         ..Secret::default()
     })
 }

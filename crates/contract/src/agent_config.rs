@@ -312,13 +312,43 @@ impl Autoscale {
 }
 
 /// How the lead's agent serves the API of the instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rest {
     /// Port of the pod.
     pub port: u16,
-    /// [`crate::token::fingerprint`] of the token in each request.
+    /// [`crate::token::fingerprint`] of the token that may do everything. `flux-rest` reads both fingerprints again during
+    /// the run.
     pub token_sha256: String,
+    /// The same of the token that reads only. Absent in a document of an operator without such tokens: agents of its
+    /// release read no fingerprint again.
+    pub read_only_token_sha256: Option<String>,
+    /// The value of `flux.rest.rotation` for which the tokens were made.
+    pub rotation: Option<String>,
+    /// True: the API is served over TLS, with the certificate at [`crate::REST_TLS_MOUNT`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tls: bool,
+}
+
+/// The part of [`Rest`] that is read again during the run.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RestTokens {
+    /// [`Rest::token_sha256`].
+    pub token_sha256: String,
+    /// [`Rest::read_only_token_sha256`].
+    pub read_only_token_sha256: Option<String>,
+}
+
+impl RestTokens {
+    /// Reads the fingerprints in the document `text`, and ignores everything else in it.
+    pub fn of_document(text: &str) -> Result<Self, ConfigError> {
+        #[derive(Deserialize)]
+        struct Part {
+            rest: RestTokens,
+        }
+        toml::from_str(text).map(|part: Part| part.rest).map_err(ConfigError::Parse)
+    }
 }
 
 /// Whether the grace period is the default of Kubernetes, which is left out.
@@ -347,11 +377,14 @@ pub struct Hooks {
 }
 
 /// State kept from one MiniCluster to the next.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
     /// The file from which the state is restored if it exists, and to which it is dumped at the end.
     pub path: String,
+    /// How often the lead writes the state beside that file while the instance runs, in seconds; `None`: at the end alone.
+    pub every_seconds: Option<u32>,
 }
 
 /// A container beside the runner.
@@ -457,6 +490,29 @@ mod tests {
             assert_eq!(Autoscale::of_document(&newer), config.autoscale);
         }
         assert_eq!((Shutdown::of_document(""), Autoscale::of_document("no TOML")), (None, None));
+    }
+
+    #[test]
+    fn fingerprints_are_read_from_documents_of_every_release() {
+        let older = RestTokens::of_document(GOLDEN).unwrap();
+        assert_eq!((older.token_sha256.as_str(), older.read_only_token_sha256), ("7e", None));
+        let rest = Rest {
+            port: 1,
+            token_sha256: "a".to_owned(),
+            read_only_token_sha256: Some("b".to_owned()),
+            rotation: Some("2".to_owned()),
+            tls: true,
+        };
+        let config = AgentConfig { rest: Some(rest), ..hello() };
+        let text = config.to_toml().unwrap();
+        assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
+        let newer = text.replace("[rest]", "[rest]\nnewer = 1");
+        let read = RestTokens::of_document(&newer).unwrap();
+        assert_eq!(
+            (read.token_sha256.as_str(), read.read_only_token_sha256.as_deref()),
+            ("a", Some("b"))
+        );
+        assert!(RestTokens::of_document("version = 1").is_err());
     }
 
     #[test]

@@ -11,8 +11,14 @@ pub const CURVE_MOUNT: &str = "/flux_operator/curve";
 /// Key of the certificate in the Secret, hence its file name below [`CURVE_MOUNT`].
 pub const CURVE_SECRET_KEY: &str = "curve.cert";
 
-/// Key of the token in the Secret of the API (`flux.rest`).
+/// Key of the token that may do everything in the Secret of the API (`flux.rest`).
 pub const REST_SECRET_KEY: &str = "token";
+/// Key of the token that reads only.
+pub const REST_READ_ONLY_KEY: &str = "read-only-token";
+/// Where the Secret with the certificate of the API (`flux.rest.tlsSecretName`) is mounted, in the runner container only.
+pub const REST_TLS_MOUNT: &str = "/flux_operator/tls";
+/// Keys of a Secret of type `kubernetes.io/tls`, hence file names below [`REST_TLS_MOUNT`]: the chain, and its key.
+pub const TLS_SECRET_KEYS: [&str; 2] = ["tls.crt", "tls.key"];
 /// Where the Secret with the munge key (`flux.mungeSecret`) is mounted, in the runner container only.
 pub const MUNGE_MOUNT: &str = "/flux_operator/munge";
 /// Key of the munge key in the Secret, hence its file name below [`MUNGE_MOUNT`].

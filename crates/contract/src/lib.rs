@@ -14,6 +14,7 @@ pub mod instance;
 pub mod invocation;
 mod layout;
 mod names;
+pub mod obstacle;
 pub mod phase;
 mod served;
 mod shell;
@@ -23,19 +24,21 @@ mod workload;
 
 pub use agent_config::{
     AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser,
-    Hooks, Install, Logging, Network, Rest, Shutdown, SidecarConfig, View, WorkerPolicy,
+    Hooks, Install, Logging, Network, Rest, RestTokens, Shutdown, SidecarConfig, View,
+    WorkerPolicy,
 };
 pub use domain::cluster_domain;
 pub use exit::Exit;
 pub use layout::{
     AGENT_CONFIG_PATH, AGENT_MOUNT, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY,
     CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
-    MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_SECRET_KEY, VIEW_MOUNT,
+    MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_READ_ONLY_KEY, REST_SECRET_KEY, REST_TLS_MOUNT,
+    TLS_SECRET_KEYS, VIEW_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
-pub use served::ServedInstance;
+pub use served::{ServedInstance, ServedTokens};
 pub use shell::{is_shell_name, shell_syntax};
-pub use termination::{FailedTask, Phase, TerminationMessage};
+pub use termination::{FailedTask, JobNumbers, Phase, TerminationMessage};
 pub use workload::{Submission, Workload};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, as the Go operator had it.

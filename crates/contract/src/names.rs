@@ -81,8 +81,8 @@ impl ClusterName {
         format!("{}-curve-{run}", self.0)
     }
 
-    /// The Secret with the token of the API. Its name contains the beginning of the token's `fingerprint`, so a Secret of
-    /// this name always contains the token that the agents accept.
+    /// The Secret with the tokens of the API. Its name contains the beginning of the `fingerprint` of the full one, so a
+    /// Secret of this name always contains tokens that belong together.
     pub fn rest_secret(&self, fingerprint: &str) -> String {
         format!("{}-rest-{:.10}", self.0, fingerprint)
     }
@@ -112,6 +112,8 @@ macro_rules! suffixed {
 suffixed! {
     /// The volume with the CURVE certificate.
     curve_volume = "curve";
+    /// The volume with the certificate of the API.
+    rest_tls_volume = "rest-tls";
     /// The volume with the munge key.
     munge_volume = "munge";
     /// The volume in memory that only the runner mounts.
@@ -155,6 +157,7 @@ mod tests {
         let name = ClusterName::new(&"a".repeat(ClusterName::LIMIT)).unwrap();
         for derived in [
             name.curve_volume(),
+            name.rest_tls_volume(),
             name.agent_image_volume(),
             name.agent_config_map(),
             name.lead_service(),

@@ -26,8 +26,23 @@ pub struct ServedInstance {
     pub validated: bool,
     /// The address to listen at.
     pub listen: SocketAddr,
-    /// The SHA-256 of the token, in hexadecimal digits. Without it `flux-rest` makes a token and prints that.
-    pub token_sha256: Option<String>,
+    /// Which tokens are accepted.
+    pub tokens: ServedTokens,
+    /// The directory of the certificate and its key ([`crate::TLS_SECRET_KEYS`]), which may be replaced. Without it
+    /// nothing is encrypted.
+    pub tls: Option<PathBuf>,
     /// Whether `flux-rest` ends when its standard input does.
     pub until_input_ends: bool,
+}
+
+/// Which tokens `flux-rest` accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ServedTokens {
+    /// One that `flux-rest` makes and prints. It may do everything.
+    New,
+    /// The one with this SHA-256, in hexadecimal digits. It may do everything.
+    Sha256(String),
+    /// Those whose fingerprints are in this `agent.toml`, which may be replaced.
+    Config(PathBuf),
 }

@@ -27,6 +27,8 @@ pub struct TerminationMessage {
     pub jobid: Option<String>,
     /// The task that failed, if Flux has recorded it.
     pub failed_task: Option<FailedTask>,
+    /// How many jobs the instance had, if the lead's broker has answered that at its end.
+    pub jobs: Option<JobNumbers>,
     /// The last lines of the standard error of a command that failed, at most 1024 bytes.
     pub output: Option<String>,
     /// The phases in order: of several starts of the broker, those of the first and the last.
@@ -45,6 +47,30 @@ pub struct FailedTask {
     pub host: Option<String>,
     /// The signal that ended it, if one did.
     pub signal: Option<i32>,
+}
+
+/// Numbers of the jobs of an instance by their ends. A number that is absent is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JobNumbers {
+    /// Jobs that have succeeded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub successful: u64,
+    /// Jobs that have failed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub failed: u64,
+    /// Jobs that were canceled, before or while they ran.
+    #[serde(skip_serializing_if = "is_default")]
+    pub canceled: u64,
+    /// Jobs that have reached their time limits.
+    #[serde(skip_serializing_if = "is_default")]
+    pub timed_out: u64,
+    /// Jobs that still ran when the instance ended.
+    #[serde(skip_serializing_if = "is_default")]
+    pub unfinished: u64,
+    /// Jobs that still waited when the instance ended, and never ran.
+    #[serde(skip_serializing_if = "is_default")]
+    pub not_run: u64,
 }
 
 /// One phase of a run on the agent's monotonic clock.
@@ -204,7 +230,10 @@ mod tests {
             (read.jobid.as_ref(), read.failed_task.as_ref(), read.output.as_ref()),
             (None, None, None)
         );
-        assert_eq!(read.to_json(), older);
+        assert_eq!((read.jobs, read.to_json().as_str()), (None, older));
+        let newer = r#"{"exitCode":0,"commandRan":true,"jobs":{"failed":2,"ofNewerAgents":1}}"#;
+        let jobs = TerminationMessage::from_json(newer).unwrap().jobs;
+        assert_eq!(jobs, Some(JobNumbers { failed: 2, ..JobNumbers::default() }));
         assert_eq!(TerminationMessage::from_json("out of memory"), None, "another program's");
     }
 
@@ -213,7 +242,7 @@ mod tests {
         fn every_message_fits_and_can_be_read(
             exit_code: i32, signal: Option<i32>, restarts: u32, command_ran: bool,
             last_error in prop::option::of(prop::collection::vec(any::<char>(), 0..5000)),
-            controls in 0..2000_usize, jobs in 0..=20_usize,
+            controls in 0..2000_usize, unfinished in 0..=20_usize,
             output in prop::option::of(prop::collection::vec(any::<char>(), 0..2000)),
             phases in prop::collection::vec((".{0,40}", any::<u64>(), any::<u64>()), 0..60),
         ) {
@@ -227,10 +256,11 @@ mod tests {
             let output = output.map(|characters| characters.into_iter().collect::<String>());
             let jobid = Some("ƒ7YXcZgbu1xTP".to_owned());
             let failed_task = Some(FailedTask { rank: 7, host: Some("h".repeat(63)), signal });
-            let unfinished_jobs = vec!["ƒ7YXcZgbu1xTP".to_owned(); jobs];
+            let jobs = Some(JobNumbers { failed: u64::MAX, not_run: 1, ..JobNumbers::default() });
+            let unfinished_jobs = vec!["ƒ7YXcZgbu1xTP".to_owned(); unfinished];
             let written = TerminationMessage {
                 exit_code, command_ran, signal, restarts, last_error, unfinished_jobs, jobid,
-                failed_task, output, phases,
+                failed_task, jobs, output, phases,
             };
             let text = written.to_json();
             prop_assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
@@ -239,7 +269,10 @@ mod tests {
                 (message.exit_code, message.command_ran, message.signal, message.restarts)
             };
             prop_assert_eq!(summary(&read), summary(&written));
-            prop_assert_eq!(read.unfinished_jobs, written.unfinished_jobs);
+            prop_assert_eq!(
+                (read.unfinished_jobs, read.jobs),
+                (written.unfinished_jobs, written.jobs)
+            );
             prop_assert_eq!((read.jobid, read.failed_task), (written.jobid, written.failed_task));
             if let Some(output) = read.output {
                 let whole = written.output.unwrap();

@@ -7,6 +7,8 @@
 #[cfg(feature = "client")]
 pub mod client;
 mod curve_certificate;
+#[cfg(feature = "dump")]
+pub mod dump;
 pub mod eventlog;
 mod hostlist;
 pub mod idset;

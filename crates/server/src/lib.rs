@@ -1,7 +1,10 @@
-//! What the programs in a pod have in common: addresses, users, failures to accept, and an HTTP server that no client can
-//! keep from answering others.
+//! What servers have in common: addresses, users, failures to accept, and an HTTP server that no client can keep from
+//! answering others.
 
 mod connections;
+pub mod files;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod users;
 
 pub use connections::Authorised;
@@ -13,10 +16,12 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::error::Error;
+use std::future::{Ready, ready};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Pause after a connection that could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -37,14 +42,23 @@ pub struct HeadLimits {
     pub time: Duration,
 }
 
-/// Answers one request on each connection of `listener`, until the future is dropped. `service` makes what answers on a
-/// connection, and each request has its [`Authorised`] among its extensions. Where there are too many connections the
-/// oldest without an authorised request is closed.
-pub async fn serve<Answer, Bytes>(
+/// The connection as it is, for [`serve`].
+pub fn plain(stream: TcpStream) -> Ready<Option<TcpStream>> {
+    ready(Some(stream))
+}
+
+/// Answers one request on each connection of `listener`, until the future is dropped. `open` makes of a connection that on
+/// which the request comes, as by a handshake, which may take as long as the head of a request. `service` makes what
+/// answers on a connection, and each request has its [`Authorised`] among its extensions. Where there are too many
+/// connections the oldest without an authorised request is closed.
+pub async fn serve<Opened, Stream, Answer, Bytes>(
     listener: TcpListener,
     limits: HeadLimits,
+    mut open: impl FnMut(TcpStream) -> Opened,
     mut service: impl FnMut() -> Answer,
 ) where
+    Opened: Future<Output = Option<Stream>> + Send + 'static,
+    Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     Answer: Service<Request<Incoming>, Response = Response<Bytes>> + Send + Sync + 'static,
     Answer::Future: Send,
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -57,27 +71,33 @@ pub async fn serve<Answer, Bytes>(
             continue;
         };
         connections.make_room().await;
+        // The kernel ends a connection whose client reads nothing (tcp(7)).
+        if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
+            continue;
+        }
+        // Each write is a whole answer or event, which must not wait for more.
+        let _ = stream.set_nodelay(true);
         let authorised = Authorised::default();
-        connections.add(authorised.clone(), answer(stream, limits, service(), authorised));
+        let (opened, service) = (timeout(limits.time, open(stream)), service());
+        connections.add(authorised.clone(), async move {
+            if let Ok(Some(stream)) = opened.await {
+                answer(stream, limits, service, authorised).await;
+            }
+        });
     }
 }
 
-async fn answer<Answer, Bytes>(
-    stream: TcpStream,
+async fn answer<Stream, Answer, Bytes>(
+    stream: Stream,
     limits: HeadLimits,
     service: Answer,
     authorised: Authorised,
 ) where
+    Stream: AsyncRead + AsyncWrite + Unpin + 'static,
     Answer: Service<Request<Incoming>, Response = Response<Bytes>>,
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
     Bytes: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
 {
-    // The kernel ends a connection whose client reads nothing (tcp(7)).
-    if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
-        return;
-    }
-    // Each write is a whole answer or event, which must not wait for more.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(authorised.clone());
         service.call(request)
@@ -86,4 +106,28 @@ async fn answer<Answer, Bytes>(
     server.timer(TokioTimer::new()).header_read_timeout(limits.time);
     server.keep_alive(false).max_buf_size(limits.bytes);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::future::pending;
+    use tokio::io::AsyncReadExt as _;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_handshake_does_not_end_is_closed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = HeadLimits { bytes: 8192, time: Duration::from_secs(10) };
+        let respond = || service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+        let client = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap()
+        };
+        tokio::select! {
+            () = serve(listener, limits, |_| pending::<Option<TcpStream>>(), respond) => {}
+            read = client => assert_eq!(read, 0),
+        }
+    }
 }

@@ -30,6 +30,7 @@ pub mod pod_status;
 pub mod queue;
 pub mod refusal;
 pub mod repository;
+pub mod reviews;
 pub mod rules;
 pub mod samples;
 mod selectors;

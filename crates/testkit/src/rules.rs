@@ -32,6 +32,9 @@ const OF_THE_SERVER: [&str; 7] = [
     "namespace",
 ];
 
+/// The port of a Service of type `NodePort` that names none.
+const NODE_PORT: u16 = 30_001;
+
 /// Kinds whose changes of the specification are counted.
 pub(crate) const COUNTED: [&str; 2] = ["Job", "MiniCluster"];
 
@@ -44,10 +47,14 @@ pub(crate) fn fill_in(object: &mut Value, address: impl FnOnce() -> String) {
     if spec["clusterIP"].is_null() {
         spec["clusterIP"] = json!(address());
     }
+    let is_node_port = spec["type"] == "NodePort";
     for port in spec["ports"].as_array_mut().into_iter().flatten() {
         let number = port["port"].clone();
         for (field, value) in [("protocol", json!("TCP")), ("targetPort", number)] {
             let _ = port[field].is_null().then(|| port[field] = value);
+        }
+        if is_node_port && port["nodePort"].is_null() {
+            port["nodePort"] = json!(NODE_PORT);
         }
     }
 }

@@ -39,7 +39,7 @@ const RENDERED: [(&str, &[&str]); 6] = [
 ];
 
 /// Values that the chart must refuse, as `--set` takes them.
-const WRONG: [&str; 8] = [
+const WRONG: [&str; 10] = [
     "fullnameOverride=Not_A_Name",
     "watchNamespace=Not_A_Name",
     "install=Sometimes",
@@ -47,6 +47,8 @@ const WRONG: [&str; 8] = [
     "registry=https://registry.example/",
     "concurrency=0",
     "nosuchvalue=1",
+    "metrics.secure=maybe",
+    "metrics.secure=false,metrics.certificateSecret=given",
     // With one replica the budget would block the drain of its node.
     "podDisruptionBudget.enabled=true",
 ];

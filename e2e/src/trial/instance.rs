@@ -63,7 +63,8 @@ impl Instance<'_> {
     ) -> Result<MiniCluster> {
         let (name, api) = (self.name, self.trial.api::<MiniCluster>());
         let holds = |cluster: Option<&MiniCluster>| cluster.is_some_and(&holds);
-        let waiting = await_condition(api.clone(), name, holds);
+        // It holds several MiniClusters.
+        let waiting = Box::pin(await_condition(api.clone(), name, holds));
         if let Ok(found) = tokio::time::timeout(DEADLINE, waiting).await {
             let found = found.with_context(|| format!("watching the MiniCluster {name}"))?;
             return found.with_context(|| format!("the MiniCluster {name} is gone"));

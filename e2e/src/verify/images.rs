@@ -17,7 +17,7 @@ use std::process::Command;
 /// The most bytes of the agent, which is copied into every pod.
 const AGENT_SIZE_LIMIT: u64 = 4_500_000;
 /// The most bytes of the program that serves the API of an instance, which is copied as well.
-const REST_SIZE_LIMIT: u64 = 2_500_000;
+const REST_SIZE_LIMIT: u64 = 3_500_000;
 /// The most bytes of the program that packs views: it is in the agent's image, which every node keeps.
 const VIEW_TOOL_SIZE_LIMIT: u64 = 2_000_000;
 

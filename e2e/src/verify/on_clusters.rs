@@ -26,9 +26,9 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
 /// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
-/// clients ask; and the removal of several MiniClusters, 64 pods on a node, and more clusters, over IPv6 and with an API
-/// of metrics, keep the processors busy.
-const NIGHTLY: [&str; 11] = [
+/// clients ask; and the removal of several MiniClusters, 64 pods on a node, more clusters, over IPv6 and with an API of
+/// metrics, and two clusters at once keep the processors busy.
+const NIGHTLY: [&str; 12] = [
     "cpu_manager",
     "devices",
     "dns",
@@ -39,6 +39,7 @@ const NIGHTLY: [&str; 11] = [
     "network",
     "outages",
     "removal",
+    "two_clusters",
     "two_nodes",
 ];
 

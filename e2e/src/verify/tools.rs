@@ -132,14 +132,22 @@ pub(super) fn check_kstatus() -> Result<()> {
 }
 
 /// Runs Schemathesis, which sends right and wrong requests to the API of an instance and compares the answers with the
-/// API's document.
+/// API's document; and the clients of flux-restful.
 pub(super) fn check_api(report: &Report) {
     report.check_changes("the API of an instance: Schemathesis", INSTANCE_API, || {
-        let requirements = checkout()?.join("rest/tests/it/schema/requirements.txt");
-        let what = "installing Schemathesis";
-        let packages = progress::long_step(what, "20 s", || python::packages(&requirements))?;
-        let mut tests = cargo(&["test", "--package", "flux-rest", "--test", "it", "schema::"])?;
-        tests.args(["--", "--ignored"]).env("PYTHONPATH", packages);
-        programs::show_at_the_end(&mut tests)
+        check_api_with("schema", "installing Schemathesis")
     });
+    report.check_changes("the API of an instance: clients of flux-restful", INSTANCE_API, || {
+        check_api_with("restful", "installing the clients of flux-restful")
+    });
+}
+
+/// Runs these tests of the API with the packages of Python that they name; `what` installs them.
+fn check_api_with(tests: &str, what: &str) -> Result<()> {
+    let requirements = checkout()?.join("rest/tests/it").join(tests).join("requirements.txt");
+    let packages = progress::long_step(what, "20 s", || python::packages(&requirements))?;
+    let tests = format!("{tests}::");
+    let mut tests = cargo(&["test", "--package", "flux-rest", "--test", "it", &tests])?;
+    tests.args(["--", "--ignored"]).env("PYTHONPATH", packages);
+    programs::show_at_the_end(&mut tests)
 }

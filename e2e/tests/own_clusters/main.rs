@@ -17,6 +17,7 @@ mod network;
 mod outages;
 mod removal;
 mod stopped_in_runc;
+mod two_clusters;
 mod two_nodes;
 
 use e2e::cluster::ClusterChoice;

@@ -19,8 +19,21 @@ fn miniclusters_that_are_removed_leave_nothing() {
     });
 }
 
+/// Lets the test read the metrics by the API server, which passes no token on to a Service.
+fn serve_plain_metrics(trial: &Trial) -> Result<()> {
+    let deployment = format!("deployment/{NAME}");
+    for words in [
+        ["set", "env", &deployment, "FLUX_OPERATOR_METRICS_SECURE=false"],
+        ["rollout", "status", &deployment, "--timeout=3m"],
+    ] {
+        trial.kubectl(&[&["--namespace", NAMESPACE], &words[..]].concat())?;
+    }
+    Ok(())
+}
+
 /// Also checks that the operator has not restarted, and that its metrics do not name removed MiniClusters.
 async fn nothing_is_left_of_any(trial: &Trial) -> Result<()> {
+    serve_plain_metrics(trial)?;
     let before = trial.operator_pods()?;
     let nowhere = "pod: {nodeSelector: {e2e.invalid/none: none}}";
     // With the state in which each is deleted, and how. One expires.

@@ -15,7 +15,7 @@ fn a_job_deleted_while_it_runs_is_not_repeated() {
         run.ready().await?;
         run.kubectl(&["delete", "job", "gone", "--timeout=2m"])?;
         let (code, message) = run.fails("EndNotSeen").await?;
-        ensure!(code.is_none() && message.contains("Delete and create"), "{code:?}: {message}");
+        ensure!(code.is_none() && message.contains("Change spec.runId"), "{code:?}: {message}");
         ensure!(trial.api::<Job>().get_opt("gone").await?.is_none(), "there is another Job");
         Ok(())
     });

@@ -26,7 +26,7 @@ impl Ui {
         let mut output = BufReader::new(plugin.stdout.take().context("it has no output")?);
         output.read_line(&mut line)?;
         output.read_line(&mut header)?;
-        let parts = line.trim().strip_prefix("http://").and_then(|it| it.split_once("/?code="));
+        let parts = line.trim().strip_prefix("http://").and_then(|it| it.split_once("/#code="));
         let (address, code) = parts.with_context(|| format!("it prints {line:?}"))?;
         let token = header.trim().strip_prefix("Authorization: Bearer ");
         let token = token.with_context(|| format!("it prints {header:?}"))?.to_owned();
@@ -83,10 +83,14 @@ fn the_page_is_there_for_its_viewer_only() {
         for path in ["/api/v1/", "/api/v1/jobs", "/metrics"] {
             ensure!(ui.ask(&format!("GET {path}"), "", "")?.0 == 401, "{path}");
         }
-        for has_token in [true, false] {
-            let (code, page) = ui.ask(&format!("GET /?code={}", ui.code), "", "")?;
-            ensure!(code == 200 && page.contains("<title>"), "{code} {page:.200}");
-            ensure!(page.contains(&ui.token) == has_token, "the code is good once");
+        let (code, page) = ui.ask("GET /", "", "")?;
+        ensure!(code == 200 && page.contains("<title>"), "{code} {page:.200}");
+        for (expected, has_token) in [(200, true), (403, false)] {
+            let body = json!({ "code": ui.code }).to_string();
+            let head = "Content-Type: application/json\r\n";
+            let (code, answer) = ui.ask("POST /api/v1/token", head, &body)?;
+            ensure!(code == expected, "the code is good once: {code}");
+            ensure!(answer.contains(&ui.token) == has_token, "the code is good once: {answer}");
         }
         let why = "the stand-in has not all that is asked, and takes jobs from flux alone";
         if !lacks_real_flux("the API of an instance", why)? {

@@ -38,6 +38,8 @@ pub struct Context {
     /// Limits status writes of MiniClusters that still wait.
     pub(super) status_rate: RateLimit,
     pub(super) failures: Failures,
+    /// How many finished MiniClusters a namespace keeps; by default all.
+    pub keep_finished: Option<usize>,
     /// The clock: the system's, or that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -67,6 +69,7 @@ impl Context {
             check_rate: RateLimit::default(),
             status_rate: RateLimit::default(),
             failures: Failures::default(),
+            keep_finished: None,
             clock: Box::new(Timestamp::now),
         }
     }

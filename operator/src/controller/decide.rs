@@ -21,6 +21,7 @@ use super::observe::Observed;
 use super::observe::demand::Answer;
 use super::observe::foreign::Foreign;
 use super::observe::lifecycle::Lifecycle;
+use super::observe::next_run::is_asked_for;
 use super::pod_ext::broker_is_ready;
 use agent_change::{ApplicableSpec, limit_to_running};
 use autoscale::AutoscaleDecision;
@@ -31,11 +32,11 @@ use flux_api::cluster::{Cluster, ServicesPod};
 use flux_api::crd::Installed;
 use flux_api::objects::gang::GangScheduler;
 use flux_api::objects::install::{self, ImageVolumeSupport};
-use flux_api::objects::{self, Images};
+use flux_api::objects::{self, Images, RestTokens};
 use flux_contract::{AgentConfig, Bootstrap};
 use flux_protocol::Redacted;
 use instance_api::ApiEndpoint;
-use job_change::{changed_fields, job_patch, services_pod_change};
+use job_change::{changed_fields, expire, job_patch, services_pod_change};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -44,12 +45,16 @@ use kube::api::DynamicObject;
 use services::ServiceChanges;
 pub(super) use services::address;
 use start_deadline::StartDeadline;
+use std::iter;
 use std::time::Duration;
 
 /// Time to the next reconcile where no watch brings the changes, as for a Job of another operator.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Time to the next attempt at an alias that another object has, or that the API server refuses.
 const ALIAS_RETRY_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Time until a run whose end was reported is looked at again, because another one is to follow.
+const NEXT_RUN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Beside a ready lead, pods are checked only while the interval of checks is at most this: by then a replaced worker
 /// has started, or its Events have the cause.
@@ -66,8 +71,8 @@ pub(super) struct DecisionInput<'input> {
     pub(super) images: &'input Images,
     /// Whether pods can have image volumes; the error is why not.
     pub(super) image_volumes: ImageVolumeSupport,
-    /// A random token for an API that has none yet; absent without `flux.rest`.
-    pub(super) rest_token: Option<Redacted<String>>,
+    /// Random tokens for an API that needs new ones; absent without `flux.rest`.
+    pub(super) rest_tokens: Option<RestTokens>,
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
@@ -93,6 +98,10 @@ pub(super) struct Plan {
     pub(super) autoscale: Option<AutoscaleDecision>,
     /// Changes of the specification that the running or finished instance cannot take.
     pub(super) refused: Vec<String>,
+    /// True when `spec.runId` asks for another run after the present one.
+    pub(super) runs_again: bool,
+    /// Such changes, with `spec.runId` before them, where another run takes them.
+    pub(super) deferred: Vec<String>,
     /// Fields that the API server left out of the Job.
     pub(super) dropped: Vec<String>,
     /// Requested features that the cluster lacks and the run does without.
@@ -107,7 +116,7 @@ pub(super) struct Plan {
 pub(super) struct Writes {
     /// The headless Service, then the lead's, whose address the `ConfigMap` needs.
     pub(super) services: Vec<Change<Service>>,
-    /// The CURVE certificate of a new Job, and the token of its API.
+    /// The CURVE certificate of a new Job, and the tokens of its API.
     pub(super) secrets: Vec<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
     /// A pod of the lead that containers of others keep running.
@@ -125,10 +134,19 @@ pub(super) fn creates_job<'input>(
     input: &'input DecisionInput<'_>,
     live: &Observed,
 ) -> Option<&'input Cluster> {
-    input.cluster.as_ref().ok().filter(|_| live.lifecycle == Lifecycle::New)
+    let creates = live.lifecycle == Lifecycle::New && live.cleared.is_none();
+    input.cluster.as_ref().ok().filter(|_| creates)
 }
 
 pub(super) fn decide(input: &DecisionInput<'_>, live: &Observed) -> Plan {
+    let mut plan = for_present_run(input, live);
+    if plan.runs_again {
+        plan.deferred = iter::once("spec.runId".to_owned()).chain(plan.refused.drain(..)).collect();
+    }
+    plan
+}
+
+fn for_present_run(input: &DecisionInput<'_>, live: &Observed) -> Plan {
     let cluster = input.cluster.as_ref();
     let config = live.config.as_ref();
     let mut plan = Plan {
@@ -150,7 +168,11 @@ pub(super) fn decide(input: &DecisionInput<'_>, live: &Observed) -> Plan {
     };
     if let (Some(job), Ok(cluster)) = (&live.job, cluster) {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
+        plan.runs_again = is_asked_for(cluster, job);
         plan.dropped = dropped(cluster, plan.install.as_ref(), &plan.refused, job);
+    }
+    if let Some(job) = &live.cleared {
+        return Plan { writes: Writes { job: expire(job), ..Writes::default() }, ..plan };
     }
     if live.lifecycle.is_over() {
         return Plan { writes: after_the_end(live, plan.held_pod_remaining), ..plan };
@@ -240,7 +262,9 @@ fn specified_writes(
         config.network.lead_address = None;
     }
     let present = live.config.as_ref().and_then(|running| running.rest.clone());
-    let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
+    // Without a Job no agent knows them yet.
+    let present = present.filter(|rest| job.is_some() || instance_api::may_rotate(rest));
+    let tokens = instance_api::secret(&cluster, &mut config, present, input.rest_tokens.as_ref());
     let mut desired =
         objects::build(&cluster, &config, input.images, input.generation).map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
@@ -251,12 +275,12 @@ fn specified_writes(
     let is_edited = plan.refused.iter().any(|field| field.starts_with("spec.scheduling."));
     let (services_pod, refused) =
         services_pod(live, desired.services_pod, cluster.services_pod.as_ref());
-    let in_line = plan.refused.is_empty() && refused.is_empty();
+    let in_line = plan.refused.is_empty() && refused.is_empty() && !plan.runs_again;
     let patch = job.and_then(|job| job_patch(job, &desired.job, in_line));
     let holds_too_long = plan.held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
     let config_map = desired.config_map;
     let writes = Writes {
-        secrets: secrets(input, &cluster, job, token)?,
+        secrets: secrets(input, &cluster, job, tokens)?,
         services_pod,
         held_pod: if holds_too_long { held::delete_pod(live) } else { Change::Keep },
         config_map: record::with_its_keys(
@@ -291,18 +315,18 @@ fn services_pod(
     }
 }
 
-/// The Secrets to create: the CURVE certificate of a new Job, and `token` of its API.
+/// The Secrets to create: the CURVE certificate of a new Job, and the `tokens` of its API.
 fn secrets(
     input: &DecisionInput<'_>,
     cluster: &Cluster,
     job: Option<&Job>,
-    token: Option<Redacted<Secret>>,
+    tokens: Option<Redacted<Secret>>,
 ) -> Result<Vec<Redacted<Secret>>, Error> {
     let curve = match job {
         Some(_) => None,
         None => objects::secret(cluster, input.draw).map_err(Error::Curve)?,
     };
-    Ok(curve.into_iter().chain(token).collect())
+    Ok(curve.into_iter().chain(tokens).collect())
 }
 
 /// The largest possible size: the number of hosts registered with Flux that are pods of this MiniCluster.
@@ -315,7 +339,13 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
 
 /// Time after which to reconcile although no watch has brought a change.
 pub(super) fn next_reconcile(live: &Observed, plan: &Plan) -> Option<Duration> {
+    if live.cleared.is_some() {
+        return Some(POLL_INTERVAL);
+    }
     let job = live.job.as_ref()?;
+    if plan.runs_again && live.lifecycle.is_over() {
+        return Some(NEXT_RUN_INTERVAL);
+    }
     // A lead that is no longer ready either ends in a moment, or must be reported as degraded.
     let name = job.name_any();
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, &name));

@@ -1,5 +1,6 @@
 //! Reads the live objects of a MiniCluster.
 
+mod agent_port;
 pub(super) mod cached_client;
 #[cfg(test)]
 mod cases;
@@ -10,6 +11,7 @@ pub(super) mod image_volumes;
 mod kept;
 pub(super) mod lifecycle;
 pub(super) mod mini_cluster_cache;
+pub(super) mod next_run;
 mod pending;
 mod pending_check;
 pub(super) mod pod_view;
@@ -25,6 +27,7 @@ use super::job_ext::is_finished;
 use super::run_record::RunRecord;
 use cached_client::{CachedClient, Owned, is_owned, split_conflict};
 use flux_api::cluster::{Cluster, Identity};
+use flux_api::crd::MiniClusterStatus;
 use flux_api::objects::{AGENT_CONFIG_KEY, services};
 use flux_contract::{AgentConfig, labels};
 use foreign::{Foreign, foreign};
@@ -43,6 +46,8 @@ use stores::Stores;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observed {
     pub(super) job: Option<Job>,
+    /// The Job of a run that has ended, which goes because another run is to follow.
+    pub(super) cleared: Option<Job>,
     pub(super) config_map: Option<ConfigMap>,
     /// The agents' configuration, if this operator can read it.
     pub(super) config: Option<AgentConfig>,
@@ -77,9 +82,9 @@ pub(super) struct Applied {
 impl Observed {
     /// These objects with the lifecycle that follows from them. `cluster` is the specification, if it is valid.
     pub(super) fn classified(
-        self,
+        mut self,
         cluster: Option<&Cluster>,
-        generation: i64,
+        (generation, status): (i64, Option<&MiniClusterStatus>),
         agent_image: &str,
         now: &Time,
     ) -> Self {
@@ -91,10 +96,15 @@ impl Observed {
                 None if run.end.is_none() && self.conflicts.iter().any(NameConflict::is_job) => {
                     false
                 }
-                None => cluster.is_none_or(|it| run.is_of(generation, &it.fixed_fields)),
+                None => cluster.is_none_or(|it| run.is_of(generation, it)),
             });
         let interactive = config.as_ref().is_some_and(|config| config.workload.is_interactive());
         let lifecycle = Lifecycle::of(self.job.as_ref(), record, &self.pods, interactive, now);
+        if let (Some(cluster), Some(job)) = (cluster, &self.job)
+            && next_run::clears(cluster, job, &lifecycle, status)
+        {
+            return Self { cleared: self.job.take(), pods: Pods::default(), config, ..self };
+        }
         let job = self.job.as_ref().filter(|_| !lifecycle.is_over());
         let foreign = job
             .and_then(|it| foreign(it, self.config_map.is_some(), config.is_some(), agent_image));
@@ -103,6 +113,9 @@ impl Observed {
 
     /// These objects after writes: status and next reconcile follow from them.
     pub(super) fn after(self, applied: Applied, now: &Time) -> Self {
+        if self.cleared.is_some() {
+            return self;
+        }
         let config = self.config.as_ref();
         let interactive = config.is_some_and(|config| config.workload.is_interactive());
         let lifecycle = match &applied.job {
@@ -130,15 +143,15 @@ fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
 
 /// Reads all objects. The specification has the names of the Services, so Services are not read for a running
 /// MiniCluster whose specification is invalid, where `cluster` is absent, nor for a run whose end is recorded. Pods are
-/// not read where the end is in the status, too (`is_reported`), and the Job has finished.
+/// not read where the end is in the `status`, too, and the Job has finished.
 pub(super) async fn observe(
     client: &CachedClient<'_>,
     identity: &Identity,
     cluster: Option<&Cluster>,
-    generation: i64,
-    is_reported: bool,
+    (generation, status): (i64, Option<&MiniClusterStatus>),
     now: &Time,
 ) -> Result<Observed, Error> {
+    let is_reported = status.is_some_and(MiniClusterStatus::is_over);
     let Identity { name, owner, .. } = identity;
     let (config_name, services_pod_name) = (name.agent_config_map(), name.services_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.services_pod.is_some());
@@ -155,7 +168,8 @@ pub(super) async fn observe(
     let (config_map, services_pod) = futures::try_join!(config_map, services_pod)?;
     let pods = match &job {
         Ok(Some(job)) if !(is_reported && is_settled(job, &config_map)) => {
-            Box::pin(pods::pods(client, identity, job, now)).await?
+            let joins = cluster.is_some_and(Cluster::joins_another_lead);
+            Box::pin(pods::pods(client, identity, job, joins, now)).await?
         }
         Ok(_) | Err(_) => Pods::default(),
     };
@@ -166,7 +180,11 @@ pub(super) async fn observe(
     let of_pod = if asked_for { &mut conflicts } else { &mut ignored };
     let services_pod = split_conflict(services_pod, of_pod);
     let live = Observed { job, config_map, services_pod, pods, conflicts, ..Observed::default() };
-    let mut live = live.classified(cluster, generation, &client.context.images.agent, now);
+    let mut live =
+        live.classified(cluster, (generation, status), &client.context.images.agent, now);
+    if live.cleared.is_some() {
+        return Ok(live);
+    }
     let is_over = if live.job.is_some() {
         // The end is recorded last, so nothing is left to do.
         if live.lifecycle.is_recorded() {

@@ -15,9 +15,11 @@ use super::pod_ext::broker_is_ready;
 use super::report::{report, report_error};
 use super::run_record::RunRecord;
 use super::status::{Facts, status};
+use super::surplus::delete_surplus;
 use flux_api::cluster::Identity;
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_api::objects::RestTokens;
 use flux_api::objects::install::depends_on_nodes;
 use flux_contract::token;
 use flux_protocol::Redacted;
@@ -86,10 +88,14 @@ pub(super) async fn reconcile(
     if was_over && deferred.is_none() {
         forget_if_settled(context, &mini_cluster, &live);
     }
+    if status.is_over() && deferred.is_none() {
+        delete_surplus(client).await?;
+    }
     let next = next_reconcile(&live, &plan).into_iter().chain(deferred).min();
     // A MiniCluster in a namespace that is being deleted would keep the namespace: delete it now.
     let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
-    let deletion = ends.or_else(|| time_until_deletion(&mini_cluster.spec, &status, &now));
+    let deletion =
+        ends.or_else(|| time_until_deletion(&mini_cluster.spec, plan.runs_again, &status, &now));
     next_action(client, &mini_cluster, next, deletion).await
 }
 
@@ -132,8 +138,8 @@ async fn observe_if_valid_name(
     let DecisionInput { cluster, generation, now, .. } = input;
     match Identity::of(mini_cluster) {
         Ok(identity) => {
-            let (cluster, is_reported) = (cluster.as_ref().ok(), is_over(mini_cluster));
-            Box::pin(observe(client, &identity, cluster, *generation, is_reported, now)).await
+            let (cluster, status) = (cluster.as_ref().ok(), mini_cluster.status.as_ref());
+            Box::pin(observe(client, &identity, cluster, (*generation, status), now)).await
         }
         Err(_) => Ok(Observed::default()),
     }
@@ -147,7 +153,7 @@ fn decision_input<'context>(
     now: &Time,
 ) -> DecisionInput<'context> {
     let cluster = unreadable.map_or_else(|| validate(mini_cluster, &context.defaults), Err);
-    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest_port.is_some());
+    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest.is_some());
     if let Err(violations) = &cluster {
         tracing::debug!(%violations, "the specification is invalid");
     }
@@ -159,10 +165,14 @@ fn decision_input<'context>(
         answer: Answer::None,
         images: &context.images,
         image_volumes: Err("the operator has not checked the nodes".to_owned()),
-        rest_token: (has_api.then(|| token::random(getrandom::fill).ok()).flatten())
-            .map(Redacted::new),
+        rest_tokens: has_api.then(rest_tokens).flatten(),
         draw: getrandom::fill,
     }
+}
+
+fn rest_tokens() -> Option<RestTokens> {
+    let token = || token::random(getrandom::fill).ok().map(Redacted::new);
+    Some(RestTokens { full: token()?, read_only: token()? })
 }
 
 /// The lead that is polled for its demand: a ready one of a MiniCluster with `autoscale`.

@@ -34,13 +34,15 @@ pub(crate) async fn report(
     mini_cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
 ) -> Result<Option<Duration>, Error> {
-    context.cache.set_summary(&namespaced_name(mini_cluster), summary(mini_cluster, status));
+    let name = namespaced_name(mini_cluster);
+    context.cache.set_summary(&name, summary(mini_cluster, status));
+    context.cache.set_end(&name, status.ended_at().map(|time| time.0));
     if mini_cluster.status.as_ref() == Some(status) {
         return Ok(None);
     }
     if let Some(old) = &mini_cluster.status
         && context.watches()
-        && let Some(remaining) = postponed(context, &namespaced_name(mini_cluster), old, status)
+        && let Some(remaining) = postponed(context, &name, old, status)
     {
         return Ok(Some(remaining));
     }

@@ -5,7 +5,7 @@
 //! this key by name, and no kubelet starts a container before the key exists. So without a record nothing has begun.
 
 use super::job_ext::{is_suspended, noted_generation};
-use flux_api::cluster::FixedFields;
+use flux_api::cluster::{Cluster, FixedFields, RUN_ID_ANNOTATION};
 use flux_api::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -29,6 +29,9 @@ pub(crate) struct RunRecord {
     /// [`FixedFields::hash`] of that specification; absent if the Job has no annotation with the fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fields: Option<String>,
+    /// `spec.runId` with which the Job was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run_id: Option<String>,
     /// When the run was recorded; after the end, when its Job was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_time: Option<Time>,
@@ -86,7 +89,8 @@ impl RunRecord {
         let start_time = end.as_ref().map_or_else(start, |_| status.start_time.clone());
         let generation = noted_generation(job).or(known).unwrap_or(generation);
         let fields = FixedFields::noted_hash(job.annotations());
-        Some(Self { job: uid, generation, fields, start_time, end })
+        let run_id = job.annotations().get(RUN_ID_ANNOTATION).cloned();
+        Some(Self { job: uid, generation, fields, run_id, start_time, end })
     }
 
     /// True when the record has the end of the run of `job`.
@@ -98,9 +102,11 @@ impl RunRecord {
         serde_json::from_str(config_map.annotations().get(RECORD_ANNOTATION)?).ok()
     }
 
-    /// True when a specification of `generation` would run the same as this run.
-    pub(crate) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
-        self.generation == generation || self.fields == Some(fields.hash())
+    /// True when `cluster`, a specification of `generation`, would only repeat this run and does not ask for that.
+    pub(crate) fn is_of(&self, generation: i64, cluster: &Cluster) -> bool {
+        let is_same =
+            self.generation == generation || self.fields == Some(cluster.fixed_fields.hash());
+        is_same && !cluster.asks_for_run_after(self.run_id.as_deref())
     }
 }
 

@@ -3,6 +3,7 @@
 mod asked_for;
 mod conditions;
 mod facts;
+mod history;
 mod kstatus;
 mod measured;
 mod progressing;
@@ -15,6 +16,7 @@ pub(super) use measured::{change, summary};
 use super::error::Error;
 use super::job_ext;
 use super::observe::lifecycle::{Lifecycle, Suspender, removed_by_suspension};
+use super::observe::next_run;
 use super::observe::pod_view::{PodView, exit_code_of_lost_lead};
 use conditions::Conditions;
 use facts::{Brokers, replaced};
@@ -53,7 +55,7 @@ pub(super) fn status(
     asked_for::instance_api(&mut list, facts);
     kstatus::kstatus(&mut list, facts);
     let conditions = list.into_list();
-    MiniClusterStatus {
+    let status = MiniClusterStatus {
         size: brokers.size,
         selector: selector(name),
         jobid: jobid(old_run, lead.as_ref()),
@@ -66,6 +68,7 @@ pub(super) fn status(
         ready_brokers: brokers.ready,
         exit_code,
         result,
+        run_id: run_id(facts),
         start_time,
         completion_time: facts.end().and_then(|end| end.at.clone()),
         observed_generation: Some(facts.plan.generation),
@@ -74,7 +77,9 @@ pub(super) fn status(
         install: (facts.plan.install.clone())
             .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline,
-    }
+        history: Vec::new(),
+    };
+    MiniClusterStatus { history: history::history(old, &status), ..status }
 }
 
 /// The status of a MiniCluster whose reconcile was interrupted: the old one with `error` in `Progressing`.
@@ -102,6 +107,11 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
 fn start_time(facts: &Facts<'_>) -> Option<Time> {
     let ended = facts.live.lifecycle.record().and_then(|run| run.start_time.as_ref());
     facts.live.job.as_ref().and_then(job_ext::start_time).or(ended).cloned()
+}
+
+fn run_id(facts: &Facts<'_>) -> Option<String> {
+    let ended = || facts.live.lifecycle.record()?.run_id.as_deref();
+    facts.live.job.as_ref().map_or_else(ended, next_run::run_id).map(str::to_owned)
 }
 
 fn selector(name: &str) -> String {
@@ -156,6 +166,11 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
             reason = Reason::FieldsNotActedOn;
             remarks.push(format!("{remark}: {}", found.join(", ")));
         }
+    }
+    if !facts.plan.deferred.is_empty() && facts.end().is_none() {
+        let deferred = facts.plan.deferred.join(", ");
+        remarks
+            .push(format!("the next run, which begins when this one has ended, takes: {deferred}"));
     }
     // A finished run needs no aliases, and one of another operator is left as it is.
     let needs_aliases = !facts.live.lifecycle.is_over() && facts.live.foreign.is_none();

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod addresses;
+mod again;
 mod autoscale;
 mod citizen;
 mod command;
@@ -17,6 +18,7 @@ mod reconcile;
 mod render;
 mod replaced;
 mod restart;
+mod rotation;
 mod shared_names;
 mod stages;
 #[path = "../support/mod.rs"]

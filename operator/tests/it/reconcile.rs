@@ -107,7 +107,7 @@ async fn a_run_without_job_and_end_has_failed_for_good() {
         let (failed, reason, message) = world.condition("Failed");
         assert_eq!((failed.as_str(), reason.as_str()), ("True", "EndNotSeen"));
         assert!(
-            message.contains("uid job-uid") && message.contains("Delete and create"),
+            message.contains("uid job-uid") && message.contains("Change spec.runId"),
             "{message}"
         );
         assert!(world.server.get(&format!("{SERVICE}-lead")).is_none(), "its address is free");
@@ -196,7 +196,7 @@ async fn an_unreadable_specification_is_refused_like_any_other() {
 /// The fields come from the definition, so that the test has every new field.
 #[tokio::test]
 async fn each_field_of_the_status_gets_a_value() {
-    let world = World::reconciled(&json!({})).await;
+    let world = World::reconciled(&json!({ "runId": "a" })).await;
     let reported = || world.server.get(CLUSTER).unwrap()["status"].clone();
     let mut life = vec![reported()];
     world.server.change(JOB, |job| {

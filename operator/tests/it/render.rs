@@ -16,7 +16,10 @@ fn comparable(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Valu
         if let Some(text) = object["data"]["agent.toml"].as_str() {
             let mut config = AgentConfig::from_toml(text).unwrap();
             config.network.lead_address = None;
-            config.rest.iter_mut().for_each(|rest| rest.token_sha256.clear());
+            if let Some(rest) = &mut config.rest {
+                rest.token_sha256.clear();
+                rest.read_only_token_sha256 = None;
+            }
             object["data"]["agent.toml"] = json!(config);
         }
         object.as_object_mut().unwrap().remove("stringData");

@@ -150,8 +150,13 @@ pub(crate) fn with_sidecar() -> Value {
 
 /// The metadata of the MiniCluster in the controller's store.
 pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
+    marker_of("hello")
+}
+
+/// The same of the MiniCluster `name`.
+pub(crate) fn marker_of(name: &str) -> PartialObjectMeta<MiniCluster> {
     let metadata = ObjectMeta {
-        name: Some("hello".to_owned()),
+        name: Some(name.to_owned()),
         namespace: Some("work".to_owned()),
         ..ObjectMeta::default()
     };
@@ -185,6 +190,9 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
         "exitCode": exit_code,
         "commandRan": true,
         "jobid": "ƒUryWAs",
+        "jobs": {
+            "successful": 1, "failed": 2, "canceled": 3, "timedOut": 4, "unfinished": 5, "notRun": 6,
+        },
         "failedTask": (exit_code != 0).then(|| json!({ "rank": 2, "host": "hello-2", "signal": 9 })),
         "output": (exit_code != 0).then_some("broken\n"),
         "phases": [{ "name": "command", "startMilliseconds": 5, "durationMilliseconds": 9 }],

@@ -1,8 +1,9 @@
 //! `flux-rest` in a temporary directory.
 
-use flux_contract::ServedInstance;
 use flux_contract::token::fingerprint;
+use flux_contract::{ServedInstance, ServedTokens};
 use serde_json::Value;
+use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ use tempfile::TempDir;
 /// Long enough for a busy machine. No test waits this long unless it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const TOKEN: &str = "0123456789abcdef";
+/// The token that reads only.
+pub(crate) const READER: &str = "fedcba9876543210";
 
 /// A program that ends with its test.
 pub(crate) struct Background(pub(crate) Child);
@@ -21,6 +24,12 @@ impl Background {
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().unwrap())
+    }
+
+    /// Waits until it logs a line with `text`.
+    pub(crate) fn logs(&mut self, text: &str) {
+        let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(text)), "{text:?} is not logged");
     }
 
     /// The next line that it prints.
@@ -43,14 +52,26 @@ pub(crate) struct Place(TempDir);
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let place = Self(tempfile::tempdir().unwrap());
+        place.accept(TOKEN, READER);
+        place
+    }
+
+    /// Writes the document with these tokens: one that may do everything, and one that reads.
+    pub(crate) fn accept(&self, full: &str, reader: &str) {
+        let [full, reader] = [full, reader].map(fingerprint);
+        let text = format!(
+            "version = 1\n[rest]\ntoken_sha256 = '{full}'\nread_only_token_sha256 = '{reader}'\n"
+        );
+        fs::write(self.at("new.toml"), text).unwrap();
+        fs::rename(self.at("new.toml"), self.at("agent.toml")).unwrap();
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// The instance, for a client that has [`TOKEN`].
+    /// The instance, for clients that have [`TOKEN`] or [`READER`].
     pub(crate) fn instance(&self) -> ServedInstance {
         ServedInstance {
             cluster: "hello".to_owned(),
@@ -61,7 +82,8 @@ impl Place {
             limits: [("nofile".to_owned(), 1024)].into(),
             validated: false,
             listen: ([127, 0, 0, 1], 0).into(),
-            token_sha256: Some(fingerprint(TOKEN)),
+            tokens: ServedTokens::Config(self.at("agent.toml")),
+            tls: None,
             until_input_ends: false,
         }
     }
@@ -78,7 +100,8 @@ pub(crate) fn program(instance: &ServedInstance) -> Command {
 pub(crate) fn served(instance: &ServedInstance) -> (Background, SocketAddr) {
     let mut process = Background::start(program(instance));
     let line = process.line();
-    let address = line.strip_prefix("http://").and_then(|line| line.strip_suffix('/'));
+    let scheme = if instance.tls.is_some() { "https://" } else { "http://" };
+    let address = line.strip_prefix(scheme).and_then(|line| line.strip_suffix('/'));
     let address = address.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
     (process, address)
 }
@@ -112,9 +135,19 @@ pub(crate) fn ask(
     head: &str,
     body: &str,
 ) -> io::Result<Answer> {
-    let length = body.len();
-    let start = format!("{request}\r\nHost: {address}\r\nContent-Length: {length}");
-    let mut stream = BufReader::new(begin(address, &format!("{start}\r\n{head}\r\n{body}"))?);
+    answer_on(begin(address, "")?, request, head, body)
+}
+
+/// The same on a connection that is there.
+pub(crate) fn answer_on(
+    mut stream: impl io::Read + io::Write,
+    request: &str,
+    head: &str,
+    body: &str,
+) -> io::Result<Answer> {
+    let start = format!("{request}\r\nHost: hello\r\nContent-Length: {}", body.len());
+    stream.write_all(format!("{start}\r\n{head}\r\n{body}").as_bytes())?;
+    let mut stream = BufReader::new(stream);
     let (mut head, mut body) = (String::new(), String::new());
     while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head)? > 0 {}
     let head = head.to_ascii_lowercase();

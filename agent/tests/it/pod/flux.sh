@@ -52,6 +52,9 @@ batch)
     echo $? > "$POD/batch-code"
     echo "ƒfakejob"
     ;;
+dump)
+    if [ -e "$POD/dumps" ]; then . "$POD/dumps"; fi
+    ;;
 version)
     echo "commands: fake 1.0"
     ;;

@@ -267,6 +267,9 @@ impl Pod {
                     fs::write(pod.join("cleanup"), payload).map_err(|_| NO_SERVICE)?;
                     Ok(String::new())
                 }
+                "job-list.job-stats" => {
+                    fs::read_to_string(pod.join("jobs")).map_err(|_| NO_SERVICE)
+                }
                 "job-manager.stats-get" => {
                     let answer = fs::read_to_string(pod.join("active-jobs"));
                     Ok(answer.unwrap_or_else(|_| "{\"active_jobs\":0}".to_owned()))

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const FIELDS_ANNOTATION: &str = "flux-framework.org/fields";
 
+/// Annotation of the Job: `spec.runId` with which it was created.
+pub const RUN_ID_ANNOTATION: &str = "flux-framework.org/run-id";
+
 /// Prefix of the run keys in the agents' `ConfigMap`.
 pub const RUN_KEY: &str = "run-";
 
@@ -33,7 +36,7 @@ const SECTIONS: [&str; 15] = [
 ];
 
 /// Fields that may change while an instance runs, or that have checks of their own.
-const CHANGEABLE: [&str; 12] = [
+const CHANGEABLE: [&str; 13] = [
     "autoscale",
     "backoffLimit",
     "cleanup",
@@ -42,6 +45,7 @@ const CHANGEABLE: [&str; 12] = [
     "jobLabels",
     "maxSize",
     "minSize",
+    "runId",
     "size",
     "startDeadlineSeconds",
     "suspend",
@@ -107,18 +111,20 @@ impl FixedFields {
 
     /// Ten hexadecimal digits for names of a run: equal while the MiniCluster with this `uid` would run the same.
     pub fn run(&self, uid: &str) -> String {
-        let digest = Sha256::digest(format!("{uid} {}", self.hash()));
-        format!("{:010x}", first_bits(&digest) >> 24)
+        ten_digits(&format!("{uid} {}", self.hash()))
     }
 
-    /// The key in the agents' `ConfigMap` without which the pods of the run do not start.
-    pub fn run_key(&self, uid: &str) -> String {
-        format!("{RUN_KEY}{}", self.run(uid))
+    /// The key in the agents' `ConfigMap` without which the pods of the run do not start. It differs by `run_id`, so
+    /// that it opens no later run of the same.
+    pub fn run_key(&self, uid: &str, run_id: Option<&str>) -> String {
+        let named = |id| ten_digits(&format!("{uid} {} {id}", self.hash()));
+        format!("{RUN_KEY}{}", run_id.map_or_else(|| self.run(uid), named))
     }
 
     /// [`Self::run_key`] of the fields in `annotations`; `None` without the annotation.
     pub fn noted_run_key(annotations: &BTreeMap<String, String>, uid: &str) -> Option<String> {
-        Self::noted_on(annotations).map(|noted| noted.run_key(uid))
+        let run_id = annotations.get(RUN_ID_ANNOTATION).map(String::as_str);
+        Self::noted_on(annotations).map(|noted| noted.run_key(uid, run_id))
     }
 
     /// Paths of the fields that differ from `annotations`; none without the annotation.
@@ -129,6 +135,10 @@ impl FixedFields {
         let paths: BTreeSet<String> = changed.map(|path| reported(path, &noted, self)).collect();
         paths.into_iter().collect()
     }
+}
+
+fn ten_digits(text: &str) -> String {
+    format!("{:010x}", first_bits(&Sha256::digest(text)) >> 24)
 }
 
 fn first_bits(digest: &[u8]) -> u64 {
@@ -147,7 +157,12 @@ fn reported(path: &str, noted: &FixedFields, now: &FixedFields) -> String {
 fn hashes(spec: &MiniClusterSpec) -> BTreeMap<String, String> {
     let mut hashes = BTreeMap::new();
     // A specification was parsed from JSON, so it can be written as JSON.
-    collect("", "", &serde_json::to_value(spec).unwrap_or_default(), &mut hashes);
+    let mut spec = serde_json::to_value(spec).unwrap_or_default();
+    // The API is one field, as before it had this part, which may change while an instance runs.
+    if let Some(rest) = spec.pointer_mut("/flux/rest").and_then(Value::as_object_mut) {
+        rest.remove("rotation");
+    }
+    collect("", "", &spec, &mut hashes);
     hashes
 }
 
@@ -195,6 +210,9 @@ mod tests {
         assert_eq!(both, hash(with(json!({ "B": "2", "A": "1" }))));
         assert_ne!(both, hash(with(json!({ "A": "1", "B": "3" }))));
         assert_eq!(hash(json!({ "size": 2, "cleanup": true })), hash(json!({})));
+        let rest = |rest| hash(json!({ "flux": { "rest": rest } }));
+        assert_eq!(rest(json!({ "rotation": "2" })), rest(json!({})));
+        assert_ne!(rest(json!({ "tlsSecretName": "mine" })), rest(json!({})));
         let fields = FixedFields::of_instance(&spec(&json!({})));
         let (key, note) = fields.annotation();
         // A field that only a newer release knows is no change until it is used.
@@ -214,6 +232,13 @@ mod tests {
         let one = run("1", &json!({}));
         assert!(one.len() == 10 && one.chars().all(|digit| digit.is_ascii_hexdigit()), "{one}");
         assert_eq!(run("1", &json!({ "size": 9 })), one);
+        assert_eq!(run("1", &json!({ "runId": "b" })), one, "the same runs again");
+        let fields = FixedFields::default();
+        let keys = [None, Some("a"), Some("b")].map(|id| fields.run_key("1", id));
+        assert!(keys[0] != keys[1] && keys[1] != keys[2], "{keys:?}");
+        let noted =
+            BTreeMap::from([fields.annotation(), (RUN_ID_ANNOTATION.to_owned(), "b".to_owned())]);
+        assert_eq!(FixedFields::noted_run_key(&noted, "1").as_ref(), Some(&keys[2]));
         assert_ne!(run("2", &json!({})), one);
         let keys = ["a", "b"].map(|key| run("1", &json!({ "flux": { "curveCert": key } })));
         assert!(keys[0] != keys[1] && !keys.contains(&one), "{keys:?}");

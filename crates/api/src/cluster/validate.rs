@@ -26,7 +26,7 @@ pub use violations::{Violation, Violations};
 use super::{Cluster, FixedFields, Identity, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers, services_pod};
-use flux_contract::{Logging, labels};
+use flux_contract::{Archive, Logging, labels};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::ResourceExt as _;
 use kube::core::cel::{ValidationErrors, validate_compiled};
@@ -153,6 +153,7 @@ fn resolve(
         services_pod,
         not_acted_on: no_effect::not_acted_on(name_text, spec),
         fixed_fields: FixedFields::of_instance(spec),
+        run_id: spec.run_id.clone(),
     })
 }
 
@@ -171,12 +172,15 @@ fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Violations) ->
     headless_name.unwrap_or(name).to_owned()
 }
 
+/// Suffixes of the archives whose wholeness the agent can check.
+const CHECKED_FORMATS: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
+
 fn archive(
     spec: &MiniClusterSpec,
     runner: Option<&Runner>,
     faults: &mut Violations,
-) -> Option<String> {
-    let path = &spec.archive.as_ref()?.path;
+) -> Option<Archive> {
+    let crd::Archive { path, every_seconds } = spec.archive.as_ref()?;
     if !is_absolute_path(path) {
         faults.add("spec.archive.path", format!("{path:?} is not an absolute path without '..'"));
     } else if let Some(runner) = runner {
@@ -189,7 +193,12 @@ fn archive(
             format!("{path:?} is on no volume of the container that runs Flux, so the state would be lost with its pod: mount a volume there, or give a path on one")
         });
     }
-    Some(path.clone())
+    let can_be_checked = CHECKED_FORMATS.iter().any(|suffix| path.ends_with(suffix));
+    faults.require(every_seconds.is_none() || can_be_checked, "spec.archive.path", || {
+        let formats = CHECKED_FORMATS.join(", ");
+        format!("{path:?} has none of the suffixes {formats}, which archive.everySeconds needs: only these formats are checked before they replace an earlier state")
+    });
+    Some(Archive { path: path.clone(), every_seconds: every_seconds.map(i32::unsigned_abs) })
 }
 
 /// The field with the device claims of a pod.

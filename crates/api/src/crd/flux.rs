@@ -56,12 +56,19 @@ pub struct Logging {
 }
 
 /// State of the Flux instance kept from one MiniCluster to the next.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Archive {
     /// File that is restored from if it exists when the lead starts, and dumped to when it ends,
     /// e.g. `/state/archive.tar.gz`. It must lie on a volume to outlive the pods.
     pub path: String,
+
+    /// Write the state also each time that so many seconds have passed, to a file beside the archive with the suffix
+    /// `.checkpoint`: a lead that is lost without a stop begins again from it. Needs a `path` in the format `.tar`,
+    /// `.tar.gz` or `.tgz`. Default: the state is written when the instance ends.
+    #[schemars(range(min = 10, max = 86_400))]
+    pub every_seconds: Option<i32>,
 }
 
 /// Flux itself.
@@ -161,8 +168,8 @@ pub struct Flux {
     pub munge_secret: Option<String>,
 
     /// The lead serves an API of the instance over HTTP, and a page, as long as the instance runs: `flux-agent serve`.
-    /// The Service `<name>-rest` (port 80) leads to it. Each request needs the token in the Secret that the condition
-    /// `RestReady` names; anyone who has it can run programs as Flux's user. The connection is not encrypted.
+    /// The Service `<name>-rest` leads to it. Each request needs a token of the Secret that the condition `RestReady`
+    /// names: with `read-only-token` everything can be read, with `token` programs can be run as Flux's user.
     pub rest: Option<Rest>,
 
     /// Clusters that extend this one, or the one this extends.
@@ -181,7 +188,8 @@ pub struct Flux {
 }
 
 /// The API of the instance over HTTP.
-#[derive(JsonSchema, Educe, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[educe(Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rest {
@@ -189,6 +197,16 @@ pub struct Rest {
     #[educe(Default(expression = flux_contract::invocation::REST_PORT.into()))]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
+
+    /// Any text. Another one, also while the instance runs, makes new tokens in a new Secret. The lead accepts them, and
+    /// no longer those before, as soon as the kubelet has updated its configuration, mostly within two minutes.
+    #[schemars(length(max = 256))]
+    pub rotation: Option<String>,
+
+    /// Name of a Secret of type `kubernetes.io/tls` in the same namespace: the API is served with this certificate over
+    /// TLS 1.3, at port 443 of the Service. A renewed certificate is taken without a restart. Without it nothing is
+    /// encrypted, and the port of the Service is 80.
+    pub tls_secret_name: Option<String>,
 }
 
 fn connect_timeout() -> String {

@@ -48,6 +48,9 @@ pub struct MiniClusterStatus {
     /// How the run ended and what of it failed, once it has ended. It stays when the pods are gone.
     pub result: Option<RunResult>,
 
+    /// `spec.runId` with which the run was started.
+    pub run_id: Option<String>,
+
     /// When the Job was started.
     pub start_time: Option<Time>,
 
@@ -72,12 +75,24 @@ pub struct MiniClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[schemars(length(max = 64))]
     pub timeline: Vec<TimelineEntry>,
+
+    /// The last five runs that have ended, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(length(max = 16))]
+    pub history: Vec<PastRun>,
 }
 
 impl MiniClusterStatus {
     /// True when the run has ended.
     pub fn is_over(&self) -> bool {
         matches!(self.state, Some(State::Complete | State::Failed))
+    }
+
+    /// When the run has ended; `None` before the end.
+    pub fn ended_at(&self) -> Option<&Time> {
+        let end = self.end()?;
+        Some(self.completion_time.as_ref().unwrap_or(&end.last_transition_time))
     }
 
     /// The condition with the end of the run; `None` before the end.
@@ -108,6 +123,50 @@ pub struct RunResult {
     /// The last lines of its standard error, at most 1024 bytes. A launcher has none. Anyone who may read the
     /// MiniCluster can read them.
     pub output: Option<String>,
+    /// How many jobs the instance had. Absent if the lead's broker ended without having answered that.
+    pub jobs: Option<JobNumbers>,
+}
+
+/// Numbers of the jobs of an instance by their ends, with those that its archive had. The jobs in an instance of their
+/// own, as the lines of a batch, are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JobNumbers {
+    /// Jobs that have succeeded.
+    pub successful: i64,
+    /// Jobs that have failed.
+    pub failed: i64,
+    /// Jobs that were canceled, before or while they ran.
+    pub canceled: i64,
+    /// Jobs that have reached their time limits.
+    pub timed_out: i64,
+    /// Jobs that still ran when the instance ended.
+    pub unfinished: i64,
+    /// Jobs that still waited when the instance ended, and never ran.
+    pub not_run: i64,
+}
+
+/// A run that has ended.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PastRun {
+    /// `spec.runId` with which it was started.
+    pub run_id: Option<String>,
+    /// When its Job was started.
+    pub start_time: Option<Time>,
+    /// When it ended.
+    pub completion_time: Option<Time>,
+    /// Complete or Failed.
+    pub state: Option<State>,
+    /// Reason of the condition of that name.
+    pub reason: Option<String>,
+    /// Exit code of the command.
+    pub exit_code: Option<i32>,
+    /// Pods of its Job.
+    pub size: i32,
+    /// How many jobs its instance had, if that is known.
+    pub jobs: Option<JobNumbers>,
 }
 
 /// How the agent and the view came into the pods. It stays what it is as long as the Job exists.

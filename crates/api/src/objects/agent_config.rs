@@ -3,8 +3,8 @@
 use super::exclusive::exclusive_cpus;
 use crate::cluster::Cluster;
 use flux_contract::{
-    AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
-    OVERLAY_PORT, PRIVATE_MOUNT, Rest, Shutdown, View, WorkerPolicy,
+    AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
+    OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy,
 };
 use std::net::IpAddr;
 
@@ -36,13 +36,13 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         logging: cluster.logging,
         shutdown: shutdown(cluster),
         hooks: cluster.runner.hooks.clone(),
-        archive: cluster.archive.clone().map(|path| Archive { path }),
+        archive: cluster.archive.clone(),
         autoscale: cluster.autoscale.as_ref().map(|autoscale| Autoscale {
             max_size: autoscale.max_size.unsigned_abs(),
             idle_seconds: autoscale.idle_seconds.unsigned_abs().into(),
         }),
-        // The operator adds the fingerprint of the MiniCluster's token.
-        rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),
+        // The operator adds the fingerprints of the MiniCluster's tokens.
+        rest: cluster.flux.rest.clone(),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
         exclusive_cpus: exclusive_cpus(cluster),

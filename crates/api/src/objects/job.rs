@@ -6,7 +6,7 @@ use super::containers::{containers, init_containers};
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
 use super::overlay::overlaid;
 use super::volumes::volumes;
-use crate::cluster::{Cluster, TOPOLOGY_ANNOTATIONS};
+use crate::cluster::{Cluster, RUN_ID_ANNOTATION, TOPOLOGY_ANNOTATIONS};
 use anyhow::Result;
 use flux_contract::{Exit, Install};
 use k8s_openapi::api::batch::v1::{
@@ -92,6 +92,7 @@ pub(super) fn job(
             annotations.insert(note.to_owned(), keys.join(","));
         }
     }
+    annotations.extend(cluster.run_id.clone().map(|id| (RUN_ID_ANNOTATION.to_owned(), id)));
     annotations.extend(cluster.job_annotations.clone());
     metadata.annotations = Some(annotations);
     Ok(Job {

@@ -5,7 +5,7 @@ use super::meta::{
     shared_meta,
 };
 use crate::cluster::{Cluster, Sidecar};
-use flux_contract::OVERLAY_PORT;
+use flux_contract::{OVERLAY_PORT, Rest};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
@@ -37,7 +37,7 @@ pub fn services(cluster: &Cluster) -> Services {
     Services {
         headless: headless(cluster),
         lead: lead(cluster),
-        exposed: (cluster.flux.rest_port.map(|port| instance_api(cluster, port)).into_iter())
+        exposed: (cluster.flux.rest.iter().map(|rest| instance_api(cluster, rest)))
             .chain(named(|cluster, name| cluster.name.sidecar_service(name)))
             .collect(),
         aliases,
@@ -71,9 +71,12 @@ fn lead(cluster: &Cluster) -> Service {
 }
 
 /// The Service of the instance's API, which has only a ready lead.
-fn instance_api(cluster: &Cluster, target: u16) -> Service {
-    let port =
-        ServicePort { target_port: Some(IntOrString::Int(target.into())), ..port("http", 80) };
+fn instance_api(cluster: &Cluster, rest: &Rest) -> Service {
+    let port = ServicePort {
+        target_port: Some(IntOrString::Int(rest.port.into())),
+        app_protocol: rest.tls.then(|| "https".to_owned()),
+        ..if rest.tls { port("https", 443) } else { port("http", 80) }
+    };
     let name = cluster.name.rest_service();
     let mut service = service(cluster, &name, lead_selector(cluster), vec![port]);
     service.spec.get_or_insert_default().publish_not_ready_addresses = None;

@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::crd::Medium;
 use flux_contract::{
     AGENT_MOUNT, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY, INSTALL_MOUNT, Install, Layout,
-    MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT, VIEW_MOUNT,
+    MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_TLS_MOUNT, TLS_SECRET_KEYS, VIEW_MOUNT,
 };
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath,
@@ -17,8 +17,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub const AGENT_CONFIG_KEY: &str = "agent.toml";
 
 /// Mode of key files, 0444: they belong to root, and a runner with another uid must be able to read them. Only the
-/// runner mounts them, and everything in the runner acts for the user of the keys. The agent copies each to a file
-/// with a narrower mode, which brokers and munge require.
+/// runner mounts them, and everything in the runner acts for the user of the keys. The agent copies those of brokers and
+/// munge to a file with a narrower mode, which both require; the API reads its own again when it was renewed.
 const KEY_MODE: i32 = 0o444;
 
 /// Size limit of the private volume. It has the certificate, the scripts of hooks, which fit into a `ConfigMap` (1
@@ -32,6 +32,7 @@ const IN_MEMORY: &str = "Memory";
 pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volume> {
     let mut all = vec![shared(cluster), private(cluster), config(cluster), curve(cluster)];
     all.extend(munge(cluster));
+    all.extend(rest_tls(cluster));
     if install == Install::Image {
         all.extend(image_volumes(cluster, images));
         all.extend(cluster.flux.view.enabled.then(|| software(cluster)));
@@ -40,7 +41,8 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
     all
 }
 
-/// Mounts of the runner: those for Flux, the private volume, the CURVE certificate, and the munge key, if any.
+/// Mounts of the runner: those for Flux, the private volume, the CURVE certificate, and the munge key and
+/// the certificate of the API, if any.
 pub(super) fn runner_mounts(
     cluster: &Cluster,
     images: &Images,
@@ -52,6 +54,8 @@ pub(super) fn runner_mounts(
     mounts.push(read_only(mount(&name.curve_volume(), CURVE_MOUNT)));
     let munge = cluster.flux.munge_secret.as_ref();
     mounts.extend(munge.map(|_| read_only(mount(&name.munge_volume(), MUNGE_MOUNT))));
+    let tls = cluster.flux.rest_tls_secret.as_ref();
+    mounts.extend(tls.map(|_| read_only(mount(&name.rest_tls_volume(), REST_TLS_MOUNT))));
     mounts
 }
 
@@ -158,7 +162,7 @@ fn config(cluster: &Cluster) -> Volume {
             name: cluster.name.agent_config_map(),
             items: Some(vec![
                 item(AGENT_CONFIG_KEY),
-                item(&cluster.fixed_fields.run_key(&cluster.owner.uid)),
+                item(&cluster.fixed_fields.run_key(&cluster.owner.uid, cluster.run_id.as_deref())),
             ]),
             ..ConfigMapVolumeSource::default()
         }),
@@ -171,20 +175,25 @@ fn item(key: &str) -> KeyToPath {
 }
 
 fn curve(cluster: &Cluster) -> Volume {
-    key_volume(cluster.name.curve_volume(), cluster.curve_secret(), CURVE_SECRET_KEY)
+    key_volume(cluster.name.curve_volume(), cluster.curve_secret(), &[CURVE_SECRET_KEY])
 }
 
 fn munge(cluster: &Cluster) -> Option<Volume> {
     let secret = cluster.flux.munge_secret.clone()?;
-    Some(key_volume(cluster.name.munge_volume(), secret, MUNGE_SECRET_KEY))
+    Some(key_volume(cluster.name.munge_volume(), secret, &[MUNGE_SECRET_KEY]))
 }
 
-fn key_volume(name: String, secret: String, key: &str) -> Volume {
+fn rest_tls(cluster: &Cluster) -> Option<Volume> {
+    let secret = cluster.flux.rest_tls_secret.clone()?;
+    Some(key_volume(cluster.name.rest_tls_volume(), secret, &TLS_SECRET_KEYS))
+}
+
+fn key_volume(name: String, secret: String, keys: &[&str]) -> Volume {
     Volume {
         name,
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret),
-            items: Some(vec![item(key)]),
+            items: Some(keys.iter().map(|key| item(key)).collect()),
             default_mode: Some(KEY_MODE),
             ..SecretVolumeSource::default()
         }),

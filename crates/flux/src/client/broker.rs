@@ -12,6 +12,8 @@ use std::time::Duration;
 
 const STATE: &str = "state-machine.get";
 const STATE_CHANGES: &str = "state-machine.monitor";
+/// What `flux shutdown` shows of the log by default: level `info`.
+const LOG_INFO: u8 = 6;
 /// How long a broker may take to give its state, which it has in memory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -60,6 +62,12 @@ impl BrokerSocket {
     /// Waits for the next change. The new state is not returned, as its number differs between releases of Flux.
     pub async fn state_change(&mut self) -> Result<(), SocketError> {
         let _: Value = self.receive(STATE_CHANGES).await?;
+        Ok(())
+    }
+
+    /// Ends the instance, as `flux shutdown --background` does (flux-core, `src/broker/shutdown.c`).
+    pub async fn shut_down(&mut self) -> Result<(), SocketError> {
+        let _: Value = self.ask_lead("shutdown.start", &json!({ "loglevel": LOG_INFO })).await?;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::layout::{Layout, NodeLayout};
 use super::namespaces::Namespaces;
+use super::network::Network;
 use super::recipes::Built;
 use crate::images::image::{Image, full_name};
 use crate::programs;
@@ -34,6 +35,14 @@ impl Kubernetes {
     /// already stay where they are, so this comes before an asynchronous runtime is made.
     pub fn enter_network(&self) -> Result<()> {
         self.namespaces.enter_network()
+    }
+
+    /// Lays a line between the first nodes of this cluster, of network `own`, and of `other`, of network `far`. A thread in
+    /// the network of one reaches the API server of the other, too.
+    pub fn link(&self, own: &Network, other: &Self, far: &Network) -> Result<()> {
+        self.namespaces
+            .link(own.addresses(), &other.namespaces, far.addresses())
+            .context("laying a line between two clusters")
     }
 
     /// `kubectl` as administrator with these arguments.

@@ -90,6 +90,18 @@ impl Namespaces {
         self.ip(&format!("link set {} {state}\n", node.name))
     }
 
+    /// Lays a line between these, of a first node with `own` addresses, and those of a first node with `far` ones; node
+    /// and pods at each end reach those at the other.
+    pub(crate) fn link(&self, own: &Addresses, other: &Self, far: &Addresses) -> Result<()> {
+        self.ip(&format!("link add line0 type veth peer name line0 netns {}\n", other.holder.pid))?;
+        // A route leads to a line that is up at both ends.
+        for end in [self, other] {
+            end.ip("link set line0 up\n")?;
+        }
+        self.ip(&route_plan(far))?;
+        other.ip(&route_plan(own))
+    }
+
     /// Those of a node that was started earlier, if they are still there.
     pub(crate) fn find(node: &NodeLayout) -> Option<Self> {
         let holders = processes::with_command_line(|words| words.len() == 2 && holds(words, node));
@@ -160,6 +172,12 @@ fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
         plan.push(format!("route add {} via {} dev node0", node_pods[other], addresses[other]));
     }
     plan.join("\n") + "\n"
+}
+
+/// Commands for `ip -batch` which make the routes over a line to the first of the nodes with these addresses.
+fn route_plan(Addresses { nodes, node_pods, .. }: &Addresses) -> String {
+    let (node, pods) = (nodes[0], node_pods[0]);
+    format!("route add {node} dev line0\nroute add {pods} via {node} dev line0 onlink\n")
 }
 
 /// Commands for `ip -batch` in the network of the first node, which make the card of another, whose namespaces

@@ -60,6 +60,15 @@ const IPV4: Addresses = Addresses {
     everywhere: "0.0.0.0/0",
 };
 
+/// Those of a cluster at another place, to which [`Kubernetes::link`](super::Kubernetes::link) lays a line.
+const IPV4_ELSEWHERE: Addresses = Addresses {
+    nodes: ["10.90.0.2", "10.90.0.3", "10.90.0.4"],
+    node_pods: ["10.245.0.0/24", "10.245.1.0/24", "10.245.2.0/24"],
+    gateway: "10.90.0.1",
+    pods: "10.245.0.0/16",
+    ..IPV4
+};
+
 /// Unique local addresses (RFC 4193). The API server takes no larger range of Services than /108.
 const IPV6: Addresses = Addresses {
     kind: "IPv6",
@@ -82,18 +91,22 @@ pub struct Network {
     pub dns_cache: u32,
     /// Services get addresses from here, a part of the usual range; absent for all of it.
     pub service_range: Option<&'static str>,
+    /// With IPv4, nodes and pods have other addresses than usual.
+    pub elsewhere: bool,
 }
 
 impl Default for Network {
     fn default() -> Self {
         let domain = "cluster.local".to_owned();
-        Self { ip_family: IpFamily::default(), domain, dns_cache: 0, service_range: None }
+        let ip_family = IpFamily::default();
+        Self { ip_family, domain, dns_cache: 0, service_range: None, elsewhere: false }
     }
 }
 
 impl Network {
     pub(crate) fn addresses(&self) -> &'static Addresses {
         match self.ip_family {
+            IpFamily::Ipv4 if self.elsewhere => &IPV4_ELSEWHERE,
             IpFamily::Ipv4 => &IPV4,
             IpFamily::Ipv6 => &IPV6,
         }

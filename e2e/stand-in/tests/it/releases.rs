@@ -39,7 +39,7 @@ impl Lead {
         config.broker.topology = Some("kary:2".to_owned());
         config.broker.zeromq_debug = true;
         config.broker.log_level = 6;
-        config.rest = Some(Rest { port: 8080, token_sha256: "0".repeat(64) });
+        config.rest = Some(Rest { port: 8080, ..Rest::default() });
         let mut facts = facts(&config, "hello-0", nix::unistd::getuid().as_raw());
         facts.flux_version = Some(format!("0.{minor}.0"));
 

@@ -10,7 +10,9 @@ use crate::controller::observe::demand::Answer;
 use crate::controller::status::{Facts, status};
 use flux_api::cluster::validate::validate;
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_api::objects::RestTokens;
 use flux_contract::demand::Demand;
+use flux_contract::obstacle::Obstacle;
 use flux_protocol::Redacted;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,6 +53,8 @@ pub(super) struct Case {
     pub(super) unstarted_leads: Vec<u32>,
     /// Why pods do not start.
     pub(super) waiting: Option<String>,
+    /// What the agent of the lead's pod reports to keep its broker from a lead in another MiniCluster.
+    pub(super) obstacle: Option<Obstacle>,
     /// The wait is so short that it is part of every start.
     pub(super) is_passing: bool,
     /// Why the Job controller creates no pods.
@@ -107,7 +111,7 @@ impl Case {
         object.status = old.cloned();
         let generation = object.metadata.generation.unwrap();
         let cluster = validate(&object, &defaults());
-        let live = live.classified(cluster.as_ref().ok(), generation, &images.agent, &now);
+        let live = live.classified(cluster.as_ref().ok(), (generation, old), &images.agent, &now);
         let failed = self.demand_fails.clone().map(Answer::Failed);
         let answer = |(wanted, kept)| Answer::Demand(Demand { wanted, kept });
         let input = DecisionInput {
@@ -118,14 +122,19 @@ impl Case {
             answer: self.demand.map(answer).or(failed).unwrap_or_default(),
             images: &images,
             image_volumes: Err("not checked".to_owned()),
-            rest_token: Some(Redacted::new("secret-token".to_owned())),
+            rest_tokens: Some(RestTokens {
+                full: Redacted::new(
+                    if generation == 1 { "secret-token" } else { "secret-token-2" }.to_owned(),
+                ),
+                read_only: Redacted::new("secret-reader".to_owned()),
+            }),
             draw: |bytes| {
                 bytes.fill(7);
                 Ok(())
             },
         };
         let plan = decide(&input, &live);
-        assert!(!format!("{plan:?}").contains("secret-token"));
+        assert!(!format!("{plan:?}").contains("secret-"));
         let quota = self.is_forbidden.then(forbidden);
         let facts =
             Facts { live: &live, plan: &plan, error: quota.as_ref().or(plan.obstacle.as_ref()) };

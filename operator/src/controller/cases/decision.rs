@@ -22,6 +22,7 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
     for (what, list) in [
         ("no effect", &plan.not_acted_on),
         ("refused", &plan.refused),
+        ("next run", &plan.deferred),
         ("dropped", &plan.dropped),
         ("lacking", &plan.lacking),
     ] {

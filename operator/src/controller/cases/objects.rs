@@ -4,11 +4,11 @@ use super::case::Case;
 use super::pod::PodCase;
 use crate::controller::decide::{Plan, change::Change};
 use crate::controller::error::{NameConflict, ObjectName};
-use crate::controller::fixtures::{ended_job, job};
+use crate::controller::fixtures::{at, ended_job, job};
 use crate::controller::job_ext::parallelism;
 use crate::controller::observe::gang::ObservedPodGroups;
 use crate::controller::observe::stores::strip_job;
-use crate::controller::observe::waiting::Waiting;
+use crate::controller::observe::waiting::{Waiting, cannot_join};
 use crate::controller::observe::{Observed, Pods};
 use crate::controller::pod_ext::running_beside;
 use flux_api::objects::AGENT_CONFIG_KEY;
@@ -93,15 +93,19 @@ fn served(case: &Case) -> ObservedPodGroups {
 
 fn pods(case: &Case) -> Pods {
     let pod = |pod: &Option<PodCase>| pod.as_ref().map(PodCase::pod);
-    let waiting = case.waiting.clone();
     let lead = pod(&case.lead);
+    let waiting = case.waiting.clone();
+    let waiting = waiting.map(|message| Waiting { message, is_persistent: !case.is_passing });
+    let now = at(case.now());
+    let joins = |obstacle| Some(cannot_join(lead.as_ref()?, obstacle, &now));
+    let waiting = waiting.or_else(|| joins(case.obstacle.as_ref()?));
     Pods {
         held: lead.clone().filter(|lead| running_beside(lead, "hello").is_some()),
-        lead,
+        lead: lead.clone(),
         earlier_lead: pod(&case.earlier_lead),
         failed_worker: pod(&case.failed_worker),
         unstarted_leads: case.unstarted_leads.clone(),
-        waiting: waiting.map(|message| Waiting { message, is_persistent: !case.is_passing }),
+        waiting,
         refused: case.pods_refused.clone(),
         next: case.next_check.map(Duration::from_secs),
         ..Pods::default()

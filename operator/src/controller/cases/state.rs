@@ -24,7 +24,7 @@ const USUAL: [&str; 4] = [
 const REPEATED: [&str; 2] = ["Stalled", "Reconciling"];
 
 pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
-    let Conclusion { live, status, object, .. } = conclusion;
+    let Conclusion { live, plan, status, object, .. } = conclusion;
     let generation = object.metadata.generation;
     assert_eq!(status.observed_generation, generation);
     assert_eq!(status.selector, "hpa-selector=hello");
@@ -62,7 +62,7 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
     } else if let Some(interval) = write_interval(&old, status) {
         lines.push(format!("the write may wait {interval:?}"));
     }
-    let deletion = time_until_deletion(&object.spec, status, &at(conclusion.now));
+    let deletion = time_until_deletion(&object.spec, plan.runs_again, status, &at(conclusion.now));
     lines.extend(deletion.map(|remaining| format!("deleted in {remaining:?}")));
     lines
 }
@@ -93,6 +93,10 @@ fn fields(status: &MiniClusterStatus) -> String {
     fields.retain(|name, value| match name.as_str() {
         "conditions" | "install" | "observedGeneration" | "selector" | "startTime" => false,
         "size" | "maximumSize" => *value != 4,
+        // Most cases have only the run that has ended.
+        "history" => {
+            value.as_array().is_some_and(|runs| runs.len() > usize::from(status.is_over()))
+        }
         _ => *value != "",
     });
     let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} {value}")).collect();

@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The files with decisions, each with its text.
-pub(super) const DECISIONS: [(&str, &str); 5] = [
+pub(super) const DECISIONS: [(&str, &str); 6] = [
+    ("again", include_str!("decisions/again.txt")),
     ("edits", include_str!("decisions/edits.txt")),
     ("gangs", include_str!("decisions/gangs.txt")),
     ("objects", include_str!("decisions/objects.txt")),
@@ -17,7 +18,8 @@ pub(super) const DECISIONS: [(&str, &str); 5] = [
     ("times", include_str!("decisions/times.txt")),
 ];
 /// The files with states.
-pub(super) const STATES: [(&str, &str); 6] = [
+pub(super) const STATES: [(&str, &str); 7] = [
+    ("again", include_str!("states/again.txt")),
     ("changes", include_str!("states/changes.txt")),
     ("deletions", include_str!("states/deletions.txt")),
     ("ends", include_str!("states/ends.txt")),

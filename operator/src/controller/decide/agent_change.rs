@@ -3,6 +3,7 @@
 //! A broker reads its configuration only at its start. So while the Job exists the `ConfigMap` keeps the configuration
 //! that the instance was started with, and a later pod fits the others; only values that follow from the size change.
 
+use super::instance_api::may_rotate;
 use super::queue;
 use super::suspension;
 use crate::controller::job_ext::{counts_by_index, noted_generation};
@@ -124,6 +125,14 @@ fn limit_to_config(
                       start whether a lead may follow the one that failed";
         refused.push(format!("spec.backoffLimit: {reason}"));
         cluster.backoff_limit = backoff_limit;
+    }
+    if let (Some(rest), Some(running)) = (&mut cluster.flux.rest, &live.rest)
+        && rest.rotation != running.rotation
+        && !may_rotate(running)
+    {
+        let reason = "the agents of this run are of a release that reads its token once";
+        refused.push(format!("spec.flux.rest.rotation: {reason}"));
+        rest.rotation.clone_from(&running.rotation);
     }
     if cluster.minimal_service && live.broker.topology.as_deref().is_some_and(|it| it != "custom") {
         let reason = "the brokers were started as a tree, in which they reach each other by name";

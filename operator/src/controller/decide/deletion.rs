@@ -12,16 +12,17 @@ pub(crate) const fn expires(spec: &MiniClusterSpec) -> bool {
     spec.cleanup || spec.ttl_seconds_after_finished.is_some()
 }
 
-/// Time until the MiniCluster is deleted, at most a day; zero if it is over, `None` if it is not to be deleted.
+/// Time until the MiniCluster is deleted, at most a day; zero if it is over, `None` if it is not to be deleted, as where
+/// it `runs_again`.
 pub(crate) fn time_until_deletion(
     spec: &MiniClusterSpec,
+    runs_again: bool,
     status: &MiniClusterStatus,
     now: &Time,
 ) -> Option<Duration> {
-    let end = status.end().filter(|_| expires(spec))?;
+    let ended = status.ended_at().filter(|_| expires(spec) && !runs_again)?;
     let seconds =
         if spec.cleanup { 0 } else { spec.ttl_seconds_after_finished.unwrap_or_default() };
-    let ended = status.completion_time.as_ref().unwrap_or(&end.last_transition_time);
     let passed = Duration::try_from(now.0.duration_since(ended.0)).unwrap_or_default();
     let whole = Duration::from_secs(seconds.unsigned_abs().into());
     Some(whole.saturating_sub(passed).min(LONGEST_WAIT))

@@ -1,7 +1,9 @@
-//! The API of an instance (`flux.rest`) and its token: agents get its fingerprint, users the Secret with it.
+//! The API of an instance (`flux.rest`) and its tokens: agents get their fingerprints, users the Secret with them.
+//!
+//! The Secret of earlier tokens stays until the MiniCluster is deleted: the operator has no right to delete Secrets.
 
 use flux_api::cluster::Cluster;
-use flux_api::objects;
+use flux_api::objects::{self, RestTokens};
 use flux_contract::token::fingerprint;
 use flux_contract::{AgentConfig, ClusterName, Rest};
 use flux_protocol::Redacted;
@@ -12,31 +14,48 @@ use k8s_openapi::api::core::v1::Secret;
 pub(crate) struct ApiEndpoint {
     pub(crate) url: String,
     pub(crate) secret: String,
+    /// Whether the Secret also has a token that reads only.
+    pub(crate) has_read_only_token: bool,
 }
 
 pub(super) fn endpoint(config: &AgentConfig) -> Option<ApiEndpoint> {
     let (rest, cluster) = (config.rest.as_ref()?, &config.cluster);
     let (service, namespace) = (cluster.name.rest_service(), &cluster.namespace);
-    let secret = secret_name(&cluster.name, rest);
-    Some(ApiEndpoint { url: format!("http://{service}.{namespace}.svc"), secret })
+    let scheme = if rest.tls { "https" } else { "http" };
+    Some(ApiEndpoint {
+        url: format!("{scheme}://{service}.{namespace}.svc"),
+        secret: secret_name(&cluster.name, rest),
+        has_read_only_token: may_rotate(rest),
+    })
 }
 
-/// Writes the token's fingerprint into `config`: the `present` one, so that its Secret stays valid, else that of the
-/// new `token`, whose Secret is returned. `None` also without `flux.rest`.
+/// Whether the agents of a run read the fingerprints again. Those of a release without tokens that read only do not.
+pub(super) const fn may_rotate(running: &Rest) -> bool {
+    running.read_only_token_sha256.is_some()
+}
+
+/// Writes the fingerprints of tokens into `config`: the `present` ones, so that their Secret stays valid, unless they are
+/// to be replaced; else those of the new `tokens`, whose Secret is returned. `None` also without `flux.rest`.
 pub(super) fn secret(
     cluster: &Cluster,
     config: &mut AgentConfig,
     present: Option<Rest>,
-    token: Option<&Redacted<String>>,
+    tokens: Option<&RestTokens>,
 ) -> Option<Redacted<Secret>> {
     let rest = config.rest.as_mut()?;
-    if let Some(present) = present {
-        rest.token_sha256 = present.token_sha256;
-        return None;
+    let wanted = cluster.flux.rest.as_ref().and_then(|rest| rest.rotation.clone());
+    if let Some(Rest { token_sha256, read_only_token_sha256, rotation, .. }) = present {
+        let (port, tls) = (rest.port, rest.tls);
+        *rest = Rest { port, token_sha256, read_only_token_sha256, rotation, tls };
+        if rest.rotation == wanted || !may_rotate(rest) {
+            return None;
+        }
     }
-    let token = token?;
-    rest.token_sha256 = fingerprint(token.expose());
-    Some(objects::rest_secret(cluster, &secret_name(&cluster.name, rest), token))
+    let tokens = tokens?;
+    rest.token_sha256 = fingerprint(tokens.full.expose());
+    rest.read_only_token_sha256 = Some(fingerprint(tokens.read_only.expose()));
+    rest.rotation = wanted;
+    Some(objects::rest_secret(cluster, &secret_name(&cluster.name, rest), tokens))
 }
 
 fn secret_name(name: &ClusterName, rest: &Rest) -> String {

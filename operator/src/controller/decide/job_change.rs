@@ -103,6 +103,12 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     (!spec.is_empty()).then_some(Value::Object(spec))
 }
 
+/// Lets Kubernetes delete the finished Job `live` with its pods (`ttlSecondsAfterFinished` of Jobs, which deletes in the
+/// foreground).
+pub(crate) fn expire(live: &Job) -> Change<Job> {
+    Change::merge(live, json!({ "spec": { "ttlSecondsAfterFinished": 0 } }))
+}
+
 /// The change of the live pod of `spec.services`, and the fields that it cannot take: a pod cannot be changed, and a
 /// replacement would interrupt the workload that uses it. A difference from another release is no change.
 pub(crate) fn services_pod_change(

@@ -1,41 +1,33 @@
 //! Asks the leads of MiniClusters with `autoscale` how many pods their queues need: one long poll at a time for each
 //! lead, which the lead answers when the demand changes (docs/design/demand.md).
 
+use super::agent_port::{address_of, ask};
 use super::mini_cluster_cache::NamespacedName;
 use super::stores::MiniClusterMeta;
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::demand::{Demand, Question};
-use flux_contract::invocation::READY_PORT;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{Stream, StreamExt as _, stream};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::HOST;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Longest time of a poll. Then the operator starts another one, so that it notices a lead that is gone.
 const POLL_TIME: Duration = Duration::from_mins(1);
-/// Timeout for the connection, and for a response after [`POLL_TIME`].
+/// Timeout for a response after [`POLL_TIME`].
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two polls of a lead.
 const POLL_PAUSE: Duration = Duration::from_millis(250);
 /// Time to the next poll after a failure: the first value, doubled up to the second.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Most bytes of a response that are read.
-const RESPONSE_LIMIT: usize = 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -59,7 +51,7 @@ impl Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lead {
     uid: String,
-    address: IpAddr,
+    address: SocketAddr,
 }
 
 struct PolledLead {
@@ -117,7 +109,7 @@ impl Demands {
     }
 
     async fn poll_lead(&self, key: &NamespacedName, lead: &Lead) {
-        let address = SocketAddr::new(lead.address, READY_PORT);
+        let address = lead.address;
         let (mut seen, mut retry) = (None, RETRY_PAUSE.0);
         loop {
             let polled = request_demand(address, seen).await;
@@ -168,37 +160,18 @@ impl Demands {
 }
 
 fn lead_of(pod: &Pod) -> Option<Lead> {
-    let address = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
-    Some(Lead { uid: pod.uid()?, address })
+    Some(Lead { uid: pod.uid()?, address: address_of(pod)? })
 }
 
 /// Polls the agent at `address` for a demand that differs from `seen`.
 async fn request_demand(address: SocketAddr, seen: Option<Demand>) -> Result<Demand> {
-    let connected = timeout(RESPONSE_TIMEOUT, TcpStream::connect(address)).await;
-    let stream = connected.context("no connection in time")?.context("connect")?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let question = Question { wait_seconds: POLL_TIME.as_secs(), seen };
-    let request = Request::get(question.to_string())
-        .header(HOST, address.to_string())
-        .body(Empty::<Bytes>::new())?;
-    let polled = async { demand_in(sender.send_request(request).await?).await };
-    let answered = async {
-        tokio::select! {
-            answer = polled => answer,
-            Err(error) = connection => Err(error).context("the connection failed"),
-        }
-    };
-    timeout(POLL_TIME + RESPONSE_TIMEOUT, answered).await.context("no response in time")?
-}
-
-async fn demand_in(response: Response<Incoming>) -> Result<Demand> {
-    let code = response.status();
+    let asked = ask(address, &question.to_string(), POLL_TIME + RESPONSE_TIMEOUT).await;
+    let (code, body) = asked?;
     let error = match code {
         StatusCode::SERVICE_UNAVAILABLE => "the Flux instance does not report what its queue needs",
         _ => "the agent does not report what its queue needs",
     };
     ensure!(code == StatusCode::OK, "{error} ({code})");
-    let body = Limited::new(response.into_body(), RESPONSE_LIMIT).collect().await;
-    let body = body.map_err(|error| anyhow::anyhow!("read the response: {error}"))?;
-    serde_json::from_slice(&body.to_bytes()).context("the response is no demand")
+    serde_json::from_slice(&body).context("the response is no demand")
 }

@@ -258,7 +258,7 @@ fn end_not_seen(run: &RunRecord) -> Outcome {
     let message = format!(
         "the run had begun, and its Job (uid {uid}) is gone: the operator did not see how the run ended, and does not run \
          the command a second time. Pods of the Job that somebody has kept may still run: kubectl get pods --selector \
-         {selector}={uid}. Delete and create the MiniCluster to run it again"
+         {selector}={uid}. Change spec.runId to run it again"
     );
     Outcome::new(Reason::EndNotSeen, message)
 }

@@ -3,6 +3,7 @@
 use super::pending_check::PendingCheck;
 use crate::metrics::{KnownMiniCluster, Summary};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ struct Entry {
     check: Option<PendingCheck>,
     reported: Option<Instant>,
     summary: Option<Summary>,
+    /// When the run has ended.
+    ended: Option<Timestamp>,
     /// Generation of the last reconcile that has ended.
     reconciled: Option<i64>,
 }
@@ -92,6 +95,24 @@ impl MiniClusterCache {
 
     pub(crate) fn set_summary(&self, name: &NamespacedName, summary: Option<Summary>) {
         self.0.lock().all.entry(name.clone()).or_default().summary = summary;
+    }
+
+    /// Notes when the run has ended, if it has.
+    pub(crate) fn set_end(&self, name: &NamespacedName, ended: Option<Timestamp>) {
+        if let Some(entry) = self.0.lock().all.get_mut(name) {
+            entry.ended = ended;
+        }
+    }
+
+    /// The names of the finished MiniClusters in `namespace` except for the newest `kept`, the oldest first.
+    pub(crate) fn surplus(&self, namespace: &str, kept: usize) -> Vec<String> {
+        let entries = self.0.lock();
+        let of_namespace = entries.all.iter().filter(|((of, _), _)| of == namespace);
+        let ended = of_namespace.filter_map(|((_, name), entry)| Some((entry.ended?, name)));
+        let mut ended: Vec<_> = ended.collect();
+        ended.sort_unstable();
+        ended.truncate(ended.len().saturating_sub(kept));
+        ended.into_iter().map(|(_, name)| name.clone()).collect()
     }
 
     /// Notes that a reconcile has ended, even if it failed.
@@ -257,6 +278,23 @@ mod tests {
             cache.set_summary(&("apps".to_owned(), format!("s-{number}")), None);
             assert!(is_cached(format!("r-{number}"), state(State::Running)));
         }
+    }
+
+    #[test]
+    fn the_oldest_ends_beyond_those_that_are_kept_are_surplus() {
+        let cache = MiniClusterCache::default();
+        for (namespace, name, second) in
+            [("a", "new", 30), ("a", "old", 10), ("b", "other", 1), ("a", "middle", 20)]
+        {
+            let name = (namespace.to_owned(), name.to_owned());
+            cache.set_summary(&name, None);
+            cache.set_end(&name, Timestamp::from_second(second).ok());
+        }
+        cache.set_summary(&("a".to_owned(), "runs".to_owned()), None);
+        assert_eq!(cache.surplus("a", 1), ["old", "middle"]);
+        assert_eq!((cache.surplus("a", 3).len(), cache.surplus("b", 1).len()), (0, 0));
+        cache.set_end(&("a".to_owned(), "old".to_owned()), None);
+        assert_eq!(cache.surplus("a", 1), ["middle"]);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Finds out why pods do not start, which no watch brings. After a change of the Job or its lead, a check reads
 //! everything. Later checks send one small request each, and read everything only if its result is new.
 
+use super::agent_port;
 use super::cached_client::{CachedClient, is_owned};
 use super::pending_check::{CHECK_DELAY, PendingCheck, PendingFindings};
-use super::waiting::{EVENT_PODS, event_time, gives_no_reason, not_started, waiting, warning};
+use super::waiting::{
+    EVENT_PODS, Waiting, cannot_join, event_time, gives_no_reason, not_started, waiting, warning,
+};
 use crate::controller::error::{Error, Verb};
 use crate::controller::job_ext::{lacks_brokers, lacks_pods};
-use crate::controller::pod_ext::{is_unstarted, phase};
+use crate::controller::pod_ext::{broker_is_ready, is_unstarted, phase};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -29,18 +32,35 @@ enum Probe<'findings> {
     Namespace,
     Pods,
     Events(&'findings str, &'findings Option<String>),
+    Obstacle,
 }
 
-/// Finds out why pods of `job` do not start; returns also the time to the next check. With `lead_has_reason` no pods
-/// are read, because the status of the lead, which is watched, has the reason.
+/// What shows why brokers are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The status of the lead, which is watched: no pods are read.
+    Lead,
+    /// Pending pods and their Events.
+    Pods,
+    /// The same, and the agent of the first pod: its broker joins a lead in another MiniCluster.
+    Agent,
+}
+
+/// Finds out why pods of `job` do not start or join; returns also the time to the next check. `lead` is the pod with
+/// index 0.
 pub(super) async fn check(
     client: &CachedClient<'_>,
     job: &Job,
     lead: Option<&Pod>,
-    lead_has_reason: bool,
+    source: Source,
     now: &Time,
 ) -> Result<(PendingFindings, Duration), Error> {
-    let checker = Checker { client, job, checks_pods: lacks_brokers(job) && !lead_has_reason };
+    let checks_pods = lacks_brokers(job) && source != Source::Lead;
+    let joiner = lead.filter(|lead| {
+        let is_up = phase(lead) == Some("Running") && !broker_is_ready(lead, &job.name_any());
+        checks_pods && source == Source::Agent && is_up
+    });
+    let checker = Checker { client, job, joiner, checks_pods };
     let versions = [job.resource_version(), lead.and_then(Pod::resource_version)];
     let cache = &client.context.cache;
     let last = client.context.watches().then(|| cache.check(&client.name)).flatten();
@@ -62,6 +82,8 @@ pub(super) async fn check(
 struct Checker<'job> {
     client: &'job CachedClient<'job>,
     job: &'job Job,
+    /// A pod that runs, and whose agent knows why its broker has not joined.
+    joiner: Option<&'job Pod>,
     /// True if pods and their Events are read.
     checks_pods: bool,
 }
@@ -82,7 +104,7 @@ impl Checker<'_> {
         let probes = self.probes(&last.findings);
         let probe = probes.get(last.number % probes.len().max(1));
         let is_new = match probe {
-            Some(probe) => self.is_new(probe, &last.findings).await?,
+            Some(probe) => self.is_new(probe, &last.findings, now).await?,
             None => false,
         };
         let findings = if is_new { self.check_all(now).await? } else { last.findings.clone() };
@@ -97,6 +119,7 @@ impl Checker<'_> {
             all.extend([Probe::Refusal, Probe::Namespace]);
         }
         if self.checks_pods {
+            all.extend(self.joiner.map(|_| Probe::Obstacle));
             all.push(Probe::Pods);
             let events = |(uid, message): &'findings (String, Option<String>)| {
                 [Probe::Events(uid, message), Probe::Pods]
@@ -106,10 +129,20 @@ impl Checker<'_> {
         all
     }
 
-    async fn is_new(&self, probe: &Probe<'_>, findings: &PendingFindings) -> Result<bool, Error> {
+    async fn is_new(
+        &self,
+        probe: &Probe<'_>,
+        findings: &PendingFindings,
+        now: &Time,
+    ) -> Result<bool, Error> {
         Ok(match probe {
             Probe::Refusal => self.refusal().await? != findings.refused,
             Probe::Namespace => self.namespace_ends().await? != findings.namespace_ends,
+            Probe::Obstacle => {
+                let message = |waiting: &Waiting| waiting.message.clone();
+                let found = self.obstacle(now).await;
+                found.as_ref().map(message) != findings.waiting.as_ref().map(message)
+            }
             Probe::Pods => self.hash_of_pending().await? != findings.pods,
             Probe::Events(uid, message) => warning(uid, &self.warnings(uid).await?) != **message,
         })
@@ -145,7 +178,15 @@ impl Checker<'_> {
         findings.pods_without_reason = uids.into_iter().map(message).collect();
         let name = self.job.name_any();
         findings.waiting = waiting(&pods, &warnings, now).map(|it| it.with_remedy(&name));
+        if findings.waiting.is_none() {
+            findings.waiting = self.obstacle(now).await;
+        }
         Ok(())
+    }
+
+    async fn obstacle(&self, now: &Time) -> Option<Waiting> {
+        let pod = self.joiner?;
+        agent_port::obstacle(pod).await.map(|obstacle| cannot_join(pod, &obstacle, now))
     }
 
     fn pending(&self) -> ListParams {

@@ -1,7 +1,7 @@
 //! Reads the lead's pods, and why pods do not start.
 
 use super::cached_client::CachedClient;
-use super::pending::check;
+use super::pending::{Source, check};
 use super::pending_check::CHECK_DELAY;
 use super::waiting::{Waiting, lead_waiting, not_started};
 use crate::controller::error::Error;
@@ -44,11 +44,13 @@ pub(crate) struct Pods {
     pub(crate) next: Option<Duration>,
 }
 
-/// Reads the lead's pod, why pods do not start, and a failed worker if the Job failed for another reason than its lead.
+/// Reads the lead's pod, why pods do not start, and a failed worker if the Job failed for another reason than its lead. The
+/// brokers of a MiniCluster that `joins` have their lead in another one.
 pub(super) async fn pods(
     client: &CachedClient<'_>,
     identity: &Identity,
     job: &Job,
+    joins: bool,
     now: &Time,
 ) -> Result<Pods, Error> {
     let runner = identity.name.as_str();
@@ -84,7 +86,12 @@ pub(super) async fn pods(
         let lead = pods.lead.as_ref();
         let of_lead =
             lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
-        let (findings, next) = check(client, job, lead, of_lead.is_some(), now).await?;
+        let source = match (&of_lead, joins) {
+            (Some(_), _) => Source::Lead,
+            (None, true) => Source::Agent,
+            (None, false) => Source::Pods,
+        };
+        let (findings, next) = check(client, job, lead, source, now).await?;
         pods.next = Some(next);
         pods.waiting = of_lead.or(findings.waiting).filter(|_| lacks_brokers(job));
         // The findings of an earlier check may be outdated if the Job has its pods by now.

@@ -1,6 +1,7 @@
 //! Messages why pods do not start, from the pods' statuses and Events.
 
 use crate::controller::pod_ext::{condition, containers, phase};
+use flux_contract::obstacle::{Obstacle, ObstacleCause};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -68,6 +69,30 @@ pub(crate) fn lead_waiting(lead: &Pod, others: i32, now: &Time) -> Option<Waitin
         others => format!("; and {others} more pods are not ready"),
     };
     Some(Waiting { message: lead_waiting.message + &more, ..lead_waiting })
+}
+
+/// Why the broker of `pod` does not join its lead in another MiniCluster, with the remedy.
+pub(crate) fn cannot_join(pod: &Pod, obstacle: &Obstacle, now: &Time) -> Waiting {
+    let remedy = match obstacle.cause {
+        ObstacleCause::Address => {
+            "; check leadBroker.address, and that packets can pass from the pods here to it"
+        }
+        ObstacleCause::Port => {
+            "; check leadBroker.port, that the lead runs, and that its Service leads to it"
+        }
+        ObstacleCause::Certificate => {
+            "; give this MiniCluster the certificate of the lead (flux.curveCertSecret), and delete and create it"
+        }
+        ObstacleCause::Broker => {
+            "; `flux overlay status` at the lead shows why. Mostly one side has another release of Flux \
+             (`flux --version`: the first two numbers must be the same: flux.container.image), or another list of \
+             hosts (flux.bursting)"
+        }
+        ObstacleCause::Other => "",
+    };
+    let message =
+        format!("pod {} has not joined the lead: {}{remedy}", pod.name_any(), obstacle.message);
+    Waiting { message, is_persistent: is_persistent(pod, now) }
 }
 
 /// The reason in the status of `pod`, without the subject: no node, no image, a container that does not start.

@@ -7,7 +7,7 @@ use crate::controller::decide::instance_api::ApiEndpoint;
 use crate::controller::observe::demand::Answer;
 use crate::controller::observe::lifecycle::Lifecycle;
 use flux_api::crd::Reason;
-use flux_contract::REST_SECRET_KEY;
+use flux_contract::{REST_READ_ONLY_KEY, REST_SECRET_KEY};
 
 /// Sets `Autoscaling` for a MiniCluster with `autoscale` until its run ends: whether the size follows the demand.
 pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>) {
@@ -35,11 +35,17 @@ pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>) {
     }
 }
 
-/// Sets `RestReady` for an instance with an API: whether the lead serves it, its address, and the Secret with its token.
+/// Sets `RestReady` for an instance with an API: whether the lead serves it, its address, and the Secret with its tokens.
 /// The Service of the API has only a ready lead behind it.
 pub(super) fn instance_api(conditions: &mut Conditions, facts: &Facts<'_>) {
-    let Some(ApiEndpoint { url, secret }) = &facts.plan.api else { return };
-    let token = format!("the token is in the Secret {secret}, key {REST_SECRET_KEY}");
+    let Some(ApiEndpoint { url, secret, has_read_only_token }) = &facts.plan.api else { return };
+    let token = if *has_read_only_token {
+        format!(
+            "the tokens are in the Secret {secret}, keys {REST_SECRET_KEY} and {REST_READ_ONLY_KEY}"
+        )
+    } else {
+        format!("the token is in the Secret {secret}, key {REST_SECRET_KEY}")
+    };
     if facts.end().is_some() {
         conditions.no(kind::REST_READY, Reason::Finished, "the lead has ended".to_owned());
     } else if facts.live.lifecycle == Lifecycle::Running {

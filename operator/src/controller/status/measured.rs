@@ -43,16 +43,23 @@ pub(crate) fn change<'status>(
         let duration = time.duration_since(created(mini_cluster)?);
         Duration::try_from(duration).ok()
     };
+    // Of a later run the creation is no begin.
+    let is_first = new.history.len() <= usize::from(new.is_over());
     let was_over = old.is_some_and(MiniClusterStatus::is_over);
     let end = new.state.filter(|_| new.is_over() && !was_over).map(|state| End {
-        after: new.completion_time.as_ref().and_then(|time| since_creation(time.0)),
+        after: (new.completion_time.as_ref().filter(|_| is_first))
+            .and_then(|time| since_creation(time.0)),
         state,
         reason: new.reason.as_deref().unwrap_or_default(),
         timeline: &new.timeline,
     });
     // A MiniCluster that never had a Job has size 0 in its status.
     let size = if new.size > 0 { new.size } else { mini_cluster.spec.size };
-    StatusChange { size, ready: first_ready(old, new).and_then(since_creation), end }
+    StatusChange {
+        size,
+        ready: first_ready(old, new).filter(|_| is_first).and_then(since_creation),
+        end,
+    }
 }
 
 /// When the MiniCluster became ready, if `new` is its first ready status. A complete run has `Ready=True`, too, and does

@@ -93,14 +93,14 @@ fn finished(facts: &Facts<'_>) -> String {
 fn not_run_again(facts: &Facts<'_>) -> Option<String> {
     let refused = facts.plan.violations.is_some();
     let changed = facts.generation() != facts.plan.generation || !facts.plan.refused.is_empty();
-    if !changed || refused || facts.plan.expires {
+    if !changed || refused || facts.plan.expires || facts.plan.runs_again {
         return None;
     }
     let fields = facts.plan.refused.join(", ");
     let separator = if fields.is_empty() { "" } else { ": " };
     Some(format!(
-        "the MiniCluster has finished and is not run again, so the change has no effect{separator}{fields}; delete \
-         and create the MiniCluster to run it"
+        "the MiniCluster has finished and is not run again, so the change has no effect{separator}{fields}; change \
+         spec.runId to run it"
     ))
 }
 
@@ -140,6 +140,10 @@ fn of_lifecycle(
     }
     let lifecycle = &facts.live.lifecycle;
     let (holds, reason, message) = match lifecycle {
+        New if facts.live.cleared.is_some() => {
+            let message = "waiting until the Job of the run before is gone, with its pods";
+            (true, starting, message.to_owned())
+        }
         New | Pending | Starting if services_pod_waits(facts).is_some() => {
             (true, Reason::Waiting, services_pod_waits(facts).unwrap_or_default())
         }

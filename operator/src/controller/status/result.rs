@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use crate::controller::observe::pod_view::{Ended, PodView};
-use flux_api::crd::{MiniClusterStatus, RunResult};
+use flux_api::crd::{JobNumbers, MiniClusterStatus, RunResult};
 use flux_contract::{ClusterName, TerminationMessage, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -21,6 +21,7 @@ pub(super) fn result(
     now: &Time,
 ) -> Option<RunResult> {
     let end = facts.end()?;
+    let jobs = lead.and_then(|lead| jobs(lead.ended.as_ref()?));
     let well = || lead?.ended.as_ref().filter(|ended| ended.exit_code == 0).map(of_end);
     let found = if end.complete {
         well()
@@ -31,7 +32,8 @@ pub(super) fn result(
     };
     let kept = || old_run.and_then(|old| old.result.clone());
     let bare = || Some(RunResult { exit_code: exit_code?, ..RunResult::default() });
-    found.or_else(kept).or_else(bare)
+    let result = found.or_else(kept).or_else(bare)?;
+    Some(RunResult { jobs: jobs.or(result.jobs), ..result })
 }
 
 /// The failure in a pod: of its runner, else of another container.
@@ -78,6 +80,20 @@ fn of_end(ended: &Ended) -> RunResult {
 /// Flux's id of the command's job.
 pub(super) fn jobid(ended: &Ended) -> Option<String> {
     ended.message.as_ref()?.jobid.clone()
+}
+
+/// The numbers of jobs that the lead's agent has reported.
+fn jobs(ended: &Ended) -> Option<JobNumbers> {
+    let jobs = ended.message.as_ref()?.jobs?;
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    Some(JobNumbers {
+        successful: number(jobs.successful),
+        failed: number(jobs.failed),
+        canceled: number(jobs.canceled),
+        timed_out: number(jobs.timed_out),
+        unfinished: number(jobs.unfinished),
+        not_run: number(jobs.not_run),
+    })
 }
 
 fn host(runner: &str, pod: &Pod) -> Option<String> {

@@ -6,8 +6,8 @@ mod webdriver;
 
 use crate::broker::broker_that;
 use crate::instance::Instance;
-use crate::server::{Background, Place, TOKEN, program, served};
-use flux_contract::{Phase, ServedInstance, phase};
+use crate::server::{Background, Place, READER, TOKEN, program, served};
+use flux_contract::{Phase, ServedInstance, ServedTokens, phase};
 use flux_protocol::job_id::f58_plain;
 use serde_json::json;
 use std::env;
@@ -42,9 +42,9 @@ impl Scene {
         let (server, address) = served(&place.instance());
         let browser = Browser::start();
         // The token leaves the address, and stays with the tab.
-        for address in [format!("http://{address}/?token={TOKEN}"), format!("http://{address}/")] {
+        for address in [format!("http://{address}/#token={TOKEN}"), format!("http://{address}/")] {
             browser.open(&address);
-            browser.awaits("data('body', 'connection') + location.search", "good");
+            browser.awaits("data('body', 'connection') + location.search + location.hash", "good");
         }
         Self { browser, instance, server, address, place }
     }
@@ -182,6 +182,41 @@ fn a_job_is_cancelled_by_who_says_so_twice() {
     browser.awaits("text('#message')", format!("Cancel of {} requested", f58_plain(id)));
     browser.awaits("data('#what', 'look')", "canceled");
     browser.awaits("document.querySelector('#cancel').disabled", true);
+}
+
+#[test]
+#[ignore = "needs Chromium, which `cargo verify` has"]
+fn a_token_that_reads_has_no_form_and_cancels_nothing() {
+    let scene = Scene::open();
+    let Scene { browser, instance, address, .. } = &scene;
+    let id = scene.submit("sleep 300", "1");
+    instance.run(id, &[0]);
+    // Another token in the same tab replaces the first.
+    browser.open(&format!("http://{address}/#token={READER}"));
+    browser.awaits("data('body', 'connection') + location.hash", "good");
+    let disabled = "['new', 'cancel'].map(it => document.querySelector(`#${it}`).disabled)";
+    browser.click(&format!(".row[data-job={}]", f58_plain(id)));
+    browser.awaits("data('#what', 'look')", "running");
+    browser.awaits(disabled, json!([true, true]));
+    browser.awaits(
+        "document.querySelector('#new').title.startsWith('This token may only read')",
+        true,
+    );
+    browser.awaits("text('#cores')", "4 of 16");
+    assert!(instance.is_running(id));
+}
+
+#[test]
+#[ignore = "needs Chromium, which `cargo verify` has"]
+fn a_code_in_the_address_is_exchanged_for_the_token() {
+    let scene = Scene::open();
+    let instance = ServedInstance { tokens: ServedTokens::New, ..scene.place.instance() };
+    let mut server = Background::start(program(&instance));
+    let printed = server.line();
+    let (page, secrets) = printed.split_once('#').unwrap();
+    let (_, code) = secrets.split_once('&').unwrap();
+    scene.browser.open(&format!("{page}#{code}"));
+    scene.browser.awaits("data('body', 'connection') + location.hash", "good");
 }
 
 #[test]

@@ -215,6 +215,20 @@ impl Instance {
         self.change(|state| state.run(id, ranks));
     }
 
+    /// Runs each job that waits and is wanted by its jobspec: it prints `text` and ends.
+    pub(crate) fn run_to_the_end(&self, is_wanted: fn(&Value) -> bool, text: &str) {
+        let waits = |job: &Job| job.state() == JobState::Sched && is_wanted(&job.jobspec);
+        let waiting: Vec<_> = {
+            let state = self.state();
+            state.jobs.iter().filter(|(_, job)| waits(job)).map(|(id, _)| *id).collect()
+        };
+        for id in waiting {
+            self.run(id, &[0]);
+            self.print(id, 0, "stdout", text);
+            self.end(id, 0);
+        }
+    }
+
     pub(crate) fn print(&self, id: u64, rank: u32, stream: &str, text: &str) {
         let context = json!({ "stream": stream, "rank": rank.to_string(), "data": text });
         self.change(|state| state.job(id).output.push(entry("data", &context)));
@@ -329,6 +343,7 @@ impl Instance {
             "job-list.job-stats" => self.state().counts(),
             "job-list.list" => self.state().list(&asked)?,
             "job-list.list-id" => self.find(&asked)?,
+            "shutdown.start" => return Ok(String::new().into()),
             "job-ingest.submit" => self.change(|state| state.submit(&asked)),
             "job-info.lookup" if asked["keys"] == json!(["eventlog"]) => {
                 self.state().events(&asked)?

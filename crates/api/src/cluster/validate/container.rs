@@ -52,7 +52,7 @@ pub(super) fn containers(
     // The headless Service has the name of the pods' subdomain.
     let headless_name = shared.subdomain.clone().unwrap_or_default();
     let mut addresses = BTreeSet::from([headless_name, format!("{name}-lead")]);
-    addresses.extend(spec.flux.rest.map(|_| format!("{name}-rest")));
+    addresses.extend(spec.flux.rest.as_ref().map(|_| format!("{name}-rest")));
     let (mut flux, mut sidecars) = (None, Vec::new());
     for (index, container) in spec.containers.iter().enumerate() {
         let path = format!("spec.containers[{index}]");
@@ -118,6 +118,7 @@ pub(super) fn own_volumes(cluster: &str) -> Vec<String> {
             name.private_volume(),
             name.agent_config_map(),
             name.curve_volume(),
+            name.rest_tls_volume(),
             name.munge_volume(),
             name.agent_image_volume(),
             name.view_image_volume(),
@@ -156,7 +157,8 @@ fn reserved_ports(
 ) {
     let own = [OVERLAY_PORT, READY_PORT].map(i32::from);
     for (index, port) in container.ports.iter().enumerate() {
-        let is_free = !own.contains(port) && spec.flux.rest.is_none_or(|rest| rest.port != *port);
+        let is_free =
+            !own.contains(port) && spec.flux.rest.as_ref().is_none_or(|rest| rest.port != *port);
         faults.require(is_free, format!("{path}.ports[{index}]"), || {
             format!("{port} is a port of Flux, its agent or its API in the same pod: use another")
         });

@@ -9,7 +9,7 @@ use crate::cluster::{AGENT_CONTAINER, Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
 use crate::images::{ARM_VIEW_IMAGE, VIEW_IMAGE};
 use flux_contract::invocation::READY_PORT;
-use flux_contract::{Bootstrap, Broker, OVERLAY_PORT};
+use flux_contract::{Bootstrap, Broker, OVERLAY_PORT, Rest};
 use flux_protocol::{CurveCertificate, Hostlist, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
@@ -71,7 +71,8 @@ pub(super) fn flux(
         broker: broker(spec, hosts.len(), faults),
         curve: curve(flux, faults),
         bootstrap: bootstrap(hosts, lead, faults),
-        rest_port: rest_port(flux, lead.is_some(), faults),
+        rest: rest(flux, lead.is_some(), faults),
+        rest_tls_secret: tls_secret(flux).map(str::to_owned),
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
     }
@@ -107,15 +108,21 @@ fn given_image(flux: &crd::Flux) -> Option<&str> {
     non_empty(flux.container.image.as_ref())
 }
 
-fn rest_port(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> Option<u16> {
-    let port = u16::try_from(flux.rest?.port).unwrap_or_default();
+fn tls_secret(flux: &crd::Flux) -> Option<&str> {
+    non_empty(flux.rest.as_ref()?.tls_secret_name.as_ref())
+}
+
+fn rest(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> Option<Rest> {
+    let rest = flux.rest.as_ref()?;
+    let port = u16::try_from(rest.port).unwrap_or_default();
     faults.require(!has_other_lead, "spec.flux.rest", || {
         "another MiniCluster has the lead, which would serve it: set it there".to_owned()
     });
     faults.require(![OVERLAY_PORT, READY_PORT].contains(&port), "spec.flux.rest.port", || {
         format!("{port} is a port of Flux or of its agent: use another")
     });
-    Some(port)
+    let (rotation, tls) = (non_empty_owned(rest.rotation.as_ref()), tls_secret(flux).is_some());
+    Some(Rest { port, rotation, tls, ..Rest::default() })
 }
 
 fn broker(spec: &MiniClusterSpec, hosts: usize, faults: &mut Violations) -> Broker {

@@ -1,0 +1,144 @@
+//! The state of an instance that runs, written beside the archive for a lead that is lost without a stop.
+//!
+//! `flux dump` reads a snapshot of the key-value store, whatever happens meanwhile: the store adds and never overwrites. What
+//! has no place in a snapshot is mended when it is restored (`flux_protocol::dump`).
+
+use crate::execute::run::Run;
+use crate::flux::client::FluxClient;
+use crate::pid1::archive::{check_whole, take_place};
+use crate::plan::step::ArchiveRun;
+use crate::process::exit_status::end_text;
+use crate::system::files;
+use crate::system::root::Root;
+use rustix::process::{Pid, setpriority_process};
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+/// Nothing else waits for a dump.
+const LOWEST_PRIORITY: i32 = 19;
+/// How many times as long as the last dump took the next one waits at least: a tenth of the time goes into dumps at most.
+const TIMES: u32 = 9;
+
+/// The files of a checkpoint.
+#[derive(Debug, Clone)]
+struct Paths {
+    /// What Flux dumps to.
+    dump: PathBuf,
+    /// What the dump becomes when it is whole.
+    checkpoint: PathBuf,
+}
+
+impl Paths {
+    fn new(root: &Root, archive: &ArchiveRun) -> Self {
+        let [dump, checkpoint] =
+            [&archive.next_checkpoint(), &archive.checkpoint].map(|path| root.at(path));
+        Self { dump, checkpoint }
+    }
+
+    /// Puts the dump in the place of the checkpoint before.
+    fn replace(&self) -> io::Result<()> {
+        files::with_rights_of_owner(&self.dump, || {
+            check_whole(&self.dump)?;
+            take_place(&self.dump, &self.checkpoint)
+        })
+    }
+}
+
+/// Writes the state while the broker runs, if the specification asks for that.
+pub(crate) fn write_regularly(
+    run: &Run,
+    archive: &ArchiveRun,
+    client: FluxClient,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (paths, report) = (Paths::new(&run.root, archive), run.failure_reporter());
+    let every = archive.every_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    async move {
+        if let Some(every) = every {
+            write_every(every, client, paths, report).await;
+        }
+    }
+}
+
+/// Only the first of equal failures is reported.
+async fn write_every(
+    every: Duration,
+    client: FluxClient,
+    paths: Paths,
+    report: impl Fn(&str) + Send,
+) {
+    // On a volume that is read only there is no place for it.
+    let place = paths.dump.clone();
+    let has_place = move || place.parent().is_some_and(files::is_directory);
+    if !spawn_blocking(has_place).await.unwrap_or_default() {
+        return;
+    }
+    let (mut pause, mut reported) = (every, None);
+    loop {
+        sleep(pause).await;
+        if !runs(&client).await {
+            continue;
+        }
+        let began = Instant::now();
+        let failure = write(&client, &paths).await.err();
+        pause = pause_after(began.elapsed(), every);
+        // In the end the content goes while it is dumped.
+        if failure.is_some() && !runs(&client).await {
+            continue;
+        }
+        if let Some(why) = failure.as_ref().filter(|_| failure != reported) {
+            let checkpoint = paths.checkpoint.display();
+            report(&format!("checkpoint {checkpoint} stays as it was: {why}"));
+        }
+        reported = failure;
+    }
+}
+
+async fn runs(client: &FluxClient) -> bool {
+    client.broker.state().await.is_ok_and(|state| state == "run")
+}
+
+fn pause_after(took: Duration, every: Duration) -> Duration {
+    every.saturating_sub(took).max(took * TIMES)
+}
+
+/// The error is why there is no new checkpoint.
+async fn write(client: &FluxClient, paths: &Paths) -> Result<(), String> {
+    let words = [&*client.flux, "dump", "--quiet", &paths.dump.display().to_string()];
+    let mut command = client.command(&words.map(str::to_owned));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let shown = words.join(" ");
+    let failed = |error: io::Error| format!("{shown}: {error}");
+    let mut running = client.children.spawn(&mut command).map_err(failed)?;
+    // Without this right it competes with the jobs of the lead.
+    let _ = setpriority_process(Pid::from_raw(running.pid.as_raw()), LOWEST_PRIORITY);
+    let mut errors = String::new();
+    if let Some(stderr) = &mut running.stderr {
+        stderr.read_to_string(&mut errors).await.map_err(failed)?;
+    }
+    let status = running.wait().await;
+    if !status.success() {
+        let why = format!("{shown} {}: {}", end_text(status), errors.trim());
+        return Err(why.trim_end_matches([' ', ':']).to_owned());
+    }
+    let paths = paths.clone();
+    let replaced = spawn_blocking(move || paths.replace()).await.map_err(io::Error::other);
+    replaced.and_then(|replaced| replaced).map_err(|error| format!("use the dump: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_of_the_time_goes_into_dumps_at_most() {
+        for (took, every, pause) in [(0, 60, 60), (6, 60, 54), (7, 60, 63), (100, 60, 900)] {
+            let [took, every, pause] = [took, every, pause].map(Duration::from_secs);
+            assert_eq!(pause_after(took, every), pause);
+        }
+    }
+}

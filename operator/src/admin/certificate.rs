@@ -1,0 +1,123 @@
+//! The certificate of the metrics: made at start, or from a directory and read again when it changes.
+
+use anyhow::{Context as _, Result, anyhow};
+use flux_contract::TLS_SECRET_KEYS;
+use flux_server::tls::{Pem, PemFiles, Tls};
+use rcgen::generate_simple_self_signed;
+use std::path::PathBuf;
+
+/// A certificate, and the files that it is from, with what they had.
+pub(crate) struct Certificate {
+    pub(super) tls: Tls,
+    files: Option<(PemFiles, Pem)>,
+}
+
+impl Certificate {
+    /// The certificate in `directory`, or one that is made now.
+    pub(crate) fn new(directory: Option<PathBuf>) -> Result<Self> {
+        let Some(directory) = directory else {
+            let tls = Tls::new(&self_signed()?).map_err(|why| anyhow!(why))?;
+            return Ok(Self { tls, files: None });
+        };
+        let files = PemFiles(TLS_SECRET_KEYS.map(|name| directory.join(name)));
+        let used = || format!("use --metrics-cert-path {}", directory.display());
+        let read = |files: &PemFiles| {
+            let pem = files.read()?;
+            Ok((Tls::new(&pem)?, pem))
+        };
+        let (tls, pem) = read(&files).map_err(|why: String| anyhow!(why)).with_context(used)?;
+        Ok(Self { tls, files: Some((files, pem)) })
+    }
+
+    /// Takes each certificate that replaces the one in its files, until the future is dropped.
+    pub(super) async fn follow(self) {
+        let Some((files, known)) = self.files else { return std::future::pending().await };
+        let log = |why: &str| tracing::error!("the certificate of the metrics: {why}");
+        self.tls.follow(files, known, log).await;
+    }
+}
+
+fn self_signed() -> Result<Pem> {
+    let made = generate_simple_self_signed(["localhost".to_owned()]);
+    let made = made.context("make a self-signed certificate for the metrics")?;
+    Ok([made.cert.pem().into(), made.signing_key.serialize_pem().into()])
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use tokio::io::{AsyncRead, AsyncWrite, duplex};
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::client::TlsStream;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::CertificateDer;
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    /// A client's connection that trusts the certificate in `directory` alone.
+    pub(crate) async fn connect<Stream>(
+        stream: Stream,
+        directory: &Path,
+    ) -> io::Result<TlsStream<Stream>>
+    where
+        Stream: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut roots = RootCertStore::empty();
+        let certificate = std::fs::read(directory.join("tls.crt")).unwrap();
+        roots.add(CertificateDer::from_pem_slice(&certificate).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect("localhost".try_into().unwrap(), stream).await
+    }
+
+    /// A directory with a new certificate.
+    pub(crate) fn directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, content) in TLS_SECRET_KEYS.into_iter().zip(self_signed().unwrap()) {
+            std::fs::write(directory.path().join(name), content).unwrap();
+        }
+        directory
+    }
+
+    /// Whether a client that trusts the certificate in `directory` alone connects to a server with `certificate`.
+    async fn connects(certificate: &Certificate, directory: &Path) -> bool {
+        let (of_client, of_server) = duplex(1 << 14);
+        let accept = certificate.tls.clone().accept(of_server);
+        let (connected, accepted) = tokio::join!(connect(of_client, directory), accept);
+        assert_eq!(connected.is_ok(), accepted.is_ok(), "{connected:?}");
+        connected.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_read_or_made() {
+        let (read, other) = (directory(), directory());
+        let made = Certificate::new(None).unwrap();
+        assert!(!connects(&made, read.path()).await);
+        let certificate = Certificate::new(Some(read.path().to_owned())).unwrap();
+        assert!(connects(&certificate, read.path()).await);
+        assert!(!connects(&certificate, other.path()).await);
+    }
+
+    #[test]
+    fn a_directory_without_a_usable_certificate_is_named() {
+        let directory = directory();
+        let [certificate, key] = TLS_SECRET_KEYS.map(|name| directory.path().join(name));
+        let failure = || {
+            let made = Certificate::new(Some(directory.path().to_owned()));
+            format!("{:#}", made.err().unwrap())
+        };
+        std::fs::write(&key, "none").unwrap();
+        assert!(failure().contains(": read its key: "), "{}", failure());
+        std::fs::write(&key, &self_signed().unwrap()[1]).unwrap();
+        assert!(failure().contains(": use the certificate with its key: "), "{}", failure());
+        std::fs::remove_file(certificate).unwrap();
+        assert!(failure().contains("/tls.crt: No such file"), "{}", failure());
+    }
+}

@@ -1,0 +1,198 @@
+//! The calls of `/v1`: what each path and method does.
+
+use crate::access::Access;
+use crate::answer::Refusal;
+use crate::calls::{Answer, JobId, Served, TEXT, TRUNCATED, ingest, require_json};
+use crate::context::Context;
+use crate::instance::resources;
+use crate::job_stream;
+use crate::listing::{self, Cursor, Filter};
+use crate::query::{MOST_JOBS, Query};
+use crate::v1::submit::{Submitted, switch};
+use crate::v1::{TOKEN, session, shape};
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::IntoResponse as _;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use flux_contract::token;
+use flux_protocol::client::{job_list, job_manager};
+use flux_protocol::job::JobState;
+use futures::StreamExt as _;
+use nix::errno::Errno;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What the clients of flux-restful know for a job that has printed nothing.
+const NO_OUTPUT: &str = "The output does not exist yet, or the jobid is incorrect.";
+
+pub(crate) fn routes() -> Router<Served> {
+    Router::new()
+        .route(TOKEN, post(begin_session))
+        .route("/v1/service/stop", post(stop))
+        .route("/v1/nodes", get(nodes))
+        .route("/v1/jobs", get(jobs))
+        .route("/v1/jobs/search", get(search))
+        .route("/v1/jobs/submit", post(submit))
+        .route("/v1/jobs/{id}", get(job))
+        .route("/v1/jobs/{id}/cancel", post(cancel))
+        .route("/v1/jobs/{id}/output", get(output))
+        .route("/v1/jobs/{id}/output/stream", get(follow))
+}
+
+/// Never answers with 401, with which a client would begin again.
+async fn begin_session(
+    State(Served { context, sessions, .. }): State<Served>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Refusal> {
+    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = session::handed_over(header).map_err(Refusal::bad)?;
+    let fingerprint = token::fingerprint(&token);
+    if context.tokens.borrow().access(&fingerprint) == Access::None {
+        return Err(Refusal::bad("the token is another one"));
+    }
+    let session = sessions.begin(&fingerprint, SystemTime::now());
+    Ok(Json(json!({ "access_token": session, "token_type": "Bearer" })))
+}
+
+async fn stop(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    context.connect().await?.shut_down().await?;
+    Ok(Json(json!({ "Message": "The instance shuts down." })))
+}
+
+async fn nodes(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    let ranks = resources(&mut context.connect().await?).await?;
+    let usable = ranks.into_iter().filter(|rank| rank.is_up() && !rank.is_drained());
+    let nodes: BTreeSet<_> = usable.filter_map(|rank| rank.hostname).collect();
+    Ok(Json(json!({ "nodes": nodes })))
+}
+
+/// The newest jobs, in one of their shapes.
+async fn newest(
+    context: &Context,
+    limit: usize,
+    shape: impl Fn(&job_list::Job) -> Map<String, Value>,
+) -> Result<Vec<Map<String, Value>>, Refusal> {
+    let states = JobState::ACTIVE | JobState::Inactive.number();
+    let filter = Filter { states, name: None, user: None, limit, cursor: Cursor::START };
+    let (jobs, _) = listing::page(&mut context.connect().await?, &filter).await?;
+    Ok(jobs.iter().map(shape).collect())
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// A number of a query.
+fn number(query: &Query, name: &str, least: u32) -> Result<Option<usize>, Refusal> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number: &u32| *number >= least);
+    let wrong = || Refusal::bad(format!("{name}: {text:?} is not in {least}..{}", u32::MAX));
+    number.map(|number| Some(number as usize)).ok_or_else(wrong)
+}
+
+async fn jobs(
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> Result<Json<Value>, Refusal> {
+    let is_on = |name: &str| switch(&query, name).map_err(Refusal::bad);
+    // The clients send `detail`, which flux-restful does not look at.
+    let (has_details, is_list, _) = (is_on("details")?, is_on("listing")?, is_on("detail")?);
+    let limit = number(&query, "limit", 1)?.unwrap_or(MOST_JOBS).min(MOST_JOBS);
+    if !has_details {
+        return Ok(Json(json!({ "jobs": newest(&context, limit, shape::listed).await? })));
+    }
+    let now = now();
+    let jobs = newest(&context, limit, |job| shape::detailed(job, now)).await?;
+    if is_list {
+        return Ok(Json(json!(jobs)));
+    }
+    let by_id: Map<_, _> =
+        jobs.into_iter().map(|job| (job["id"].to_string(), job.into())).collect();
+    Ok(Json(by_id.into()))
+}
+
+async fn search(
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> Result<Json<Value>, Refusal> {
+    let (start, draw) = (number(&query, "start", 0)?, number(&query, "draw", 0)?);
+    // 0 stands for all.
+    let length = number(&query, "length", 0)?.filter(|length| *length > 0);
+    let text = ["query", "search", "search[value]"].into_iter().find_map(|name| query.get(name));
+    let text = text.map(String::as_str).unwrap_or_default();
+    let now = now();
+    let jobs = newest(&context, MOST_JOBS, |job| shape::detailed(job, now)).await?;
+    let total = jobs.len();
+    let found = shape::found(jobs, text, start.unwrap_or(0), length.unwrap_or(total));
+    Ok(Json(json!({
+        "recordsTotal": total, "recordsFiltered": found.len(), "draw": draw.unwrap_or(1), "data": found,
+    })))
+}
+
+async fn submit(
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    if !body.is_empty() {
+        require_json(&headers)?;
+    }
+    let submitted = Submitted::read(&query, &body).map_err(|wrong| {
+        let refusal = Refusal::bad(wrong.join("; "));
+        refusal.with("Message", "Invalid submit request").with("Errors", wrong)
+    })?;
+    let jobspec = submitted.jobspec(&context.defaults);
+    let refused = |refusal: Refusal| {
+        let detail = refusal.detail.clone();
+        refusal.with("Message", "There was an issue submitting that job.").with("Error", detail)
+    };
+    let id = ingest(&context, &jobspec, submitted.submission.urgency).await.map_err(refused)?;
+    Ok(Json(json!({ "Message": "Job submit.", "id": id })))
+}
+
+async fn job(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+) -> Result<Json<Value>, Refusal> {
+    let found = job_list::find(&mut context.connect().await?, id, None).await?;
+    Ok(Json(shape::detailed(&found, now()).into()))
+}
+
+async fn cancel(
+    JobId(id): JobId,
+    Path(given): Path<String>,
+    State(Served { context, .. }): State<Served>,
+) -> Result<Json<Value>, Refusal> {
+    match job_manager::cancel(&mut context.connect().await?, id, None).await {
+        Err(error) if error.is(Errno::ENOENT) => {
+            let why = "Job cannot be cancelled: it has ended, or there is none.";
+            Err(Refusal::bad(why).with("Message", why).with("id", given))
+        }
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(Json(json!({ "Message": "Job is requested to cancel.", "id": given }))),
+    }
+}
+
+async fn output(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
+    let (bytes, is_cut) = job_stream::output(&context, id, None).await?;
+    if bytes.is_empty() {
+        return Ok(Json(json!({ "Message": NO_OUTPUT })).into_response());
+    }
+    let mut answer = Json(json!({ "Output": shape::lines(&bytes) })).into_response();
+    if is_cut {
+        answer.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
+    }
+    Ok(answer)
+}
+
+async fn follow(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
+    let text = job_stream::text(&context, id).await?.map(Ok::<_, Infallible>);
+    Ok(([(CONTENT_TYPE, TEXT)], Body::from_stream(text)).into_response())
+}
