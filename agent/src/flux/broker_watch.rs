@@ -1,6 +1,6 @@
 //! Watches the broker over its socket: its state, and whether it has lost its lead.
 
-use crate::flux::job_numbers::job_numbers;
+use crate::flux::job_numbers::{ANSWER_TIMEOUT, job_numbers};
 use flux_contract::JobNumbers;
 use flux_protocol::client::{BrokerAddress, LEAD, NODE_ANY, SocketError};
 use nix::errno::Errno;
@@ -24,8 +24,6 @@ const FLUSHES_OF_WORKER: u32 = 5;
 const MOST_HOSTS: usize = 64;
 /// Pause between two requests to a running broker, whose end the monitor reports at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
-/// How long the broker may take for an answer that it has in memory.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the answer of the lead may take, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 

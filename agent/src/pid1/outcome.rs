@@ -176,7 +176,7 @@ fn exit(message: TerminationMessage) -> Outcome {
 }
 
 /// The obstacle of a worker whose broker ended before it had joined, although the lead lets its certificate in. Why the
-/// lead's broker refuses another one is at the lead only: the refused one is just cut off (flux-core 0.77 and later).
+/// lead's broker refuses another one is at the lead only: the refused one is just cut off (seen with flux-core 0.84).
 pub(crate) fn refusal(broker: &BrokerEnd, why: &str) -> Option<Obstacle> {
     let is_refused = !broker.ran && broker.code != 0 && !broker.lead_lost();
     let message = format!("{why} before it had joined, although the lead lets its certificate in");
