@@ -146,7 +146,7 @@ fn an_api_needs_no_root_and_writes_nowhere() {
 
 /// Follows the events of the instance in a pod, and writes how that ended.
 const FOLLOW: &str = r#"
-(curl --silent --header "$1" "http://$2-rest/api/v1/events" >/tmp/events; echo "ended with $?" >/tmp/ended) >/dev/null 2>&1 &
+(curl --silent --no-buffer --header "$1" "http://$2-rest/api/v1/events" >/tmp/events; echo "ended with $?" >/tmp/ended) >/dev/null 2>&1 &
 "#;
 
 #[test]

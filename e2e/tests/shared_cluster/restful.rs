@@ -4,7 +4,7 @@ use crate::prelude::*;
 use crate::rest;
 use e2e::product::python;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
 /// The script, which the tests of `flux-rest` use, too, and the clients.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rest/tests/it/restful");
@@ -12,6 +12,8 @@ const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rest/tests/it/restf
 /// `kubectl port-forward` to the Service of an API.
 struct Forward {
     kubectl: Child,
+    /// kubectl ends when it cannot write a line for each connection.
+    _output: BufReader<ChildStdout>,
     url: String,
 }
 
@@ -21,10 +23,11 @@ impl Forward {
         let mut kubectl = trial.kubectl_command(&["port-forward", &service, ":80"]);
         let mut kubectl = kubectl.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        BufReader::new(kubectl.stdout.take().context("it has no output")?).read_line(&mut line)?;
+        let mut output = BufReader::new(kubectl.stdout.take().context("it has no output")?);
+        output.read_line(&mut line)?;
         let address = line.strip_prefix("Forwarding from ").and_then(|it| it.split(' ').next());
         let url = format!("http://{}", address.with_context(|| format!("it prints {line:?}"))?);
-        Ok(Self { kubectl, url })
+        Ok(Self { kubectl, _output: output, url })
     }
 }
 
