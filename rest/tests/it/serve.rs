@@ -15,7 +15,7 @@ use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
 /// The id of a job about which Flux answers `EINVAL`.
-const REFUSED: u64 = 9;
+const REFUSED: u64 = 1 << 60;
 pub(crate) const JSON: &str = "Content-Type: application/json\r\n";
 
 /// A server, its broker, and the requests to that.

@@ -145,7 +145,7 @@ pub(crate) fn answer_on(
     head: &str,
     body: &str,
 ) -> io::Result<Answer> {
-    let start = format!("{request}\r\nHost: hello\r\nContent-Length: {}", body.len());
+    let start = format!("{request}\r\nHost: localhost\r\nContent-Length: {}", body.len());
     stream.write_all(format!("{start}\r\n{head}\r\n{body}").as_bytes())?;
     let mut stream = BufReader::new(stream);
     let (mut head, mut body) = (String::new(), String::new());
