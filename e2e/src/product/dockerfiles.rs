@@ -40,7 +40,7 @@ const SHIPPED: [Shipped; 2] = [
         is_static: true,
         dockerfile: "Dockerfile.agent",
         published: AGENT_IMAGE,
-        limit: 8_500_000,
+        limit: 9_500_000,
     },
     Shipped {
         program: OPERATOR,
