@@ -5,12 +5,12 @@ use e2e::product::checkout;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::PostParams;
 
-const README: &str = include_str!("../../../README.md");
+const QUICKSTART: &str = include_str!("../../../docs/quickstart.md");
 const RESTRICTED: &str = include_str!("../../../docs/how-to/restricted-clusters.md");
 
-/// The first look of README.md: each line to type, with the output that the page shows.
-fn first_look() -> Vec<(&'static str, Vec<&'static str>)> {
-    let section = README.split_once("\n## A first look\n").unwrap().1;
+/// The first MiniCluster of the quickstart: each line to type, with the output that the page shows.
+fn hello_world() -> Vec<(&'static str, Vec<&'static str>)> {
+    let section = QUICKSTART.split_once("\n## Run hello-world\n").unwrap().1;
     let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
     let typed = block.split("$ ").skip(1).map(|typed| {
         let mut lines = typed.lines();
@@ -41,9 +41,9 @@ fn run(trial: &Trial, line: &str) -> Result<String> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_first_look_of_the_readme_works() {
-    trial("readme", async |trial| {
-        let typed = first_look();
+fn hello_world_of_the_quickstart_works() {
+    trial("quickstart", async |trial| {
+        let typed = hello_world();
         ensure!(typed.len() == 3, "{typed:?}");
         for (line, shown) in typed {
             let printed = run(trial, line)?;
