@@ -34,8 +34,9 @@ const HOSTILE: &str = include_str!("footprint/hostile.jsonl");
 /// KiB of text that each of them holds.
 const LARGE: usize = 250;
 const LARGEST: usize = 900;
-/// Resident memory with all of them, in KiB: of the program as it is released, where this variable names it.
-const MEMORY_LIMIT: u64 = 56 * 1024;
+/// Resident memory with all of them, in KiB: of the program as it is released, where this variable names it. Its TLS is
+/// a part of that.
+const MEMORY_LIMIT: u64 = 60 * 1024;
 const RELEASED: &str = "FLUX_OPERATOR_UNDER_TEST";
 /// The part of it that is no file, in KiB, of the program as tests have it, whose code is three times as large.
 const DATA_LIMIT: u64 = 46 * 1024;
