@@ -39,8 +39,8 @@ fn is_there(file: &Path) -> io::Result<bool> {
 pub(crate) fn restored(root: &Root, archive: &ArchiveRun) -> Option<Restored> {
     let found = |path: &Path| is_there(&root.at(path)).unwrap_or_default();
     if found(&archive.checkpoint) {
-        // Whether it has queues is seen when it is mended.
-        return Some(Restored { path: archive.mended(), has_queues: true });
+        // Whether it has queues is seen when it is repaired.
+        return Some(Restored { path: archive.repaired(), has_queues: true });
     }
     found(&archive.path).then(|| of_orderly_end(archive))
 }
@@ -52,7 +52,7 @@ fn of_orderly_end(archive: &ArchiveRun) -> Restored {
 /// A checkpoint that is there.
 enum Checkpoint {
     /// What is to be restored of it was written to the file for that.
-    Mended { age: Duration, lost: Vec<String>, has_queues: bool },
+    Repaired { age: Duration, lost: Vec<String>, has_queues: bool },
     /// The archive serves, which is older.
     NotWhole(io::Error),
 }
@@ -72,7 +72,7 @@ pub(crate) async fn prepare(
         let staging = files.root.at(&planned.staging);
         let made = files::remove_directory(&staging)
             .and_then(|()| files::make_directory(&staging, 0o700, files.ids(Owner::Broker)));
-        let checkpoint = mend(&files, &planned);
+        let checkpoint = repair(&files, &planned);
         (is_there(&files.root.at(&planned.path)), checkpoint, made)
     };
     let (found, checkpoint, made) =
@@ -97,8 +97,8 @@ pub(crate) async fn prepare(
 }
 
 /// Writes what is to be restored of a checkpoint, if there is one.
-fn mend(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>> {
-    let [from, to] = [&archive.checkpoint, &archive.mended()].map(|path| files.root.at(path));
+fn repair(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>> {
+    let [from, to] = [&archive.checkpoint, &archive.repaired()].map(|path| files.root.at(path));
     if !is_there(&from)? {
         return Ok(None);
     }
@@ -113,11 +113,11 @@ fn mend(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>> {
         let jobs = Jobs::read(unpacked(&from)?, LOST_WITH_LEAD, seconds)?;
         files::replace(&to, 0o600, files.ids(Owner::Broker), |file| {
             let mut packed = GzEncoder::new(BufWriter::new(file), Compression::fast());
-            jobs.mend(unpacked(&from)?, &mut packed)?;
+            jobs.repair(unpacked(&from)?, &mut packed)?;
             packed.finish()?.flush()
         })?;
         let age = now.duration_since(modified).unwrap_or_default();
-        Ok(Some(Checkpoint::Mended { age, lost: jobs.lost(), has_queues: jobs.has_queues }))
+        Ok(Some(Checkpoint::Repaired { age, lost: jobs.lost(), has_queues: jobs.has_queues }))
     })
 }
 
@@ -130,7 +130,7 @@ fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> Option<Re
             run.warned(&format!("{path} is not restored, but {archive}, which is older: {why}"));
             None
         }
-        Checkpoint::Mended { age, lost, has_queues } => {
+        Checkpoint::Repaired { age, lost, has_queues } => {
             let seconds = age.as_secs();
             let jobs = match lost.len() {
                 0 => "no job ran then".to_owned(),
@@ -142,7 +142,7 @@ fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> Option<Re
             };
             let text = "an earlier lead was lost before its instance had ended";
             run.log.warn(&format!("{text}; its state of {seconds} s ago is in {path}: {jobs}"));
-            Some(Restored { path: archive.mended(), has_queues: *has_queues })
+            Some(Restored { path: archive.repaired(), has_queues: *has_queues })
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The state of an instance that runs, written beside the archive for a lead that is lost without a stop.
 //!
 //! `flux dump` reads a snapshot of the key-value store, whatever happens meanwhile: the store adds and never overwrites. What
-//! has no place in a snapshot is mended when it is restored (`flux_protocol::dump`).
+//! has no place in a snapshot is repaired when it is restored (`flux_protocol::dump`).
 
 use crate::execute::run::Run;
 use crate::flux::client::FluxClient;

@@ -231,7 +231,7 @@ impl ArchiveRun {
     }
 
     /// What is restored of a checkpoint.
-    pub(crate) fn mended(&self) -> PathBuf {
+    pub(crate) fn repaired(&self) -> PathBuf {
         self.beside_dump("restored")
     }
 

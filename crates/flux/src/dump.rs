@@ -112,7 +112,7 @@ impl Jobs {
     }
 
     /// Writes the archive `dump`, the one that was read, with the jobs as they are to be restored.
-    pub fn mend(&self, dump: impl Read, out: impl Write) -> io::Result<()> {
+    pub fn repair(&self, dump: impl Read, out: impl Write) -> io::Result<()> {
         let (mut dump, mut out) = (Archive::new(dump), Builder::new(out));
         for entry in dump.entries()? {
             let mut entry = entry?;
@@ -198,11 +198,11 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    /// The files of the mended dump, with the names of the events in eventlogs; and the lost jobs.
-    fn mended(dump: &[u8]) -> (Vec<(String, String)>, Vec<String>) {
+    /// The files of the repaired dump, with the names of the events in eventlogs; and the lost jobs.
+    fn repaired(dump: &[u8]) -> (Vec<(String, String)>, Vec<String>) {
         let jobs = Jobs::read(dump, "a note", 7.5).unwrap();
         let mut out = Vec::new();
-        jobs.mend(dump, &mut out).unwrap();
+        jobs.repair(dump, &mut out).unwrap();
         let mut archive = Archive::new(&out[..]);
         let files = archive.entries().unwrap().map(|entry| {
             let mut entry = entry.unwrap();
@@ -221,7 +221,7 @@ mod tests {
     fn ended(events: &str) -> Option<String> {
         let names: Vec<&str> = events.split(' ').collect();
         let path = format!("{RAN}/eventlog");
-        let (files, _) = mended(&dump(&[(&path, &log(&names))]));
+        let (files, _) = repaired(&dump(&[(&path, &log(&names))]));
         files.into_iter().next().map(|(_, names)| names)
     }
 
@@ -243,7 +243,7 @@ mod tests {
         }
         let canceled =
             "{\"name\":\"validate\"}\n{\"name\":\"exception\",\"context\":{\"severity\":0}}\n";
-        let (files, lost) = mended(&dump(&[(&format!("{RAN}/eventlog"), canceled)]));
+        let (files, lost) = repaired(&dump(&[(&format!("{RAN}/eventlog"), canceled)]));
         assert_eq!((&*files[0].1, lost), ("validate exception clean", vec![]));
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let paths = [at(RAN, "R"), at(RAN, "guest"), at(RAN, "eventlog"), at(WAITED, "R")];
         let (running, waiting) = (log(&["validate", "alloc"]), log(&["validate"]));
         let waits = at(WAITED, "eventlog");
-        let (files, lost) = mended(&dump(&[
+        let (files, lost) = repaired(&dump(&[
             ("resource/R", "all"),
             (&paths[0], "of it"),
             (&paths[1], ""),
@@ -286,6 +286,6 @@ mod tests {
         assert!(!Jobs::read(&whole[..], "", 0.0).unwrap().has_queues);
         assert!(Jobs::read(&dump(&[(QUEUES, "{}")])[..], "", 0.0).unwrap().has_queues);
         // Flux moves such a job aside.
-        assert_eq!(mended(&dump(&[(&path, "x\n")])).0, []);
+        assert_eq!(repaired(&dump(&[(&path, "x\n")])).0, []);
     }
 }

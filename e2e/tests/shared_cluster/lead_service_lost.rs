@@ -50,8 +50,8 @@ fn workers_start_and_go_on_without_the_leads_service() {
         let index = "batch.kubernetes.io/job-completion-index";
         for added in [json!({ "no": "body" }), json!({ index: "9" })] {
             run.patch(SERVICE, &json!({ "spec": { "selector": added } }))?;
-            let mended = async || Ok(of_service("selector")? == whole);
-            until_true("the selector to be mended", mended).await?;
+            let repaired = async || Ok(of_service("selector")? == whole);
+            until_true("the selector to be repaired", repaired).await?;
         }
         Ok(())
     });
