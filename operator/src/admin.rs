@@ -7,7 +7,6 @@
 
 mod certificate;
 mod gate;
-mod verdicts;
 
 use crate::cli::RunArguments;
 use crate::metrics::Metrics;

@@ -87,6 +87,9 @@ async fn unknown_tokens_do_not_flood_the_api_server() {
     assert!(refused.len() > 100 && refused.len() <= asked && late.len() > 1000, "{asked}");
     assert!(late.iter().all(|it| matches!(it, Err(ReviewError::Late))));
     assert_eq!(verdict(&gate, "reader").await.unwrap(), Verdict::Allowed, "it is remembered");
+    sleep(REFUSED_LIFETIME).await;
+    assert_eq!(verdict(&gate, "other").await.unwrap(), Verdict::Forbidden);
+    assert_eq!(gate.verdicts.lock().len(), 2, "the others are forgotten");
 }
 
 #[tokio::test(start_paused = true)]
