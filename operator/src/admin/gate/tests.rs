@@ -1,5 +1,4 @@
 use super::*;
-use axum::http::HeaderValue;
 use flux_testkit::access::Access;
 use flux_testkit::faults::Failure;
 use flux_testkit::reviews::Holder;
@@ -32,21 +31,6 @@ pub(crate) fn server() -> Server {
 
 async fn verdict(gate: &Arc<Gate>, token: &str) -> Result<Verdict, ReviewError> {
     gate.verdict(token.to_owned()).await
-}
-
-#[test]
-fn only_a_bearer_token_is_a_token() {
-    for (value, token) in [
-        ("Bearer abc", Some("abc")),
-        ("bearer  abc ", Some("abc")),
-        ("Bearer ", None),
-        ("Bearer", None),
-        ("Basic abc", None),
-    ] {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
-        assert_eq!(bearer(&headers), token, "{value}");
-    }
-    assert_eq!(bearer(&HeaderMap::new()), None);
 }
 
 #[tokio::test(start_paused = true)]
