@@ -90,7 +90,7 @@ impl Page {
         rows.map(cells).collect()
     }
 
-    /// The anchors of its headings, as the repository's host and mdBook make them.
+    /// The anchors of its headings, as the repository's host and mdBook make them, and those that it gives itself.
     pub(crate) fn anchors(&self) -> Vec<String> {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let headings = self.sources(|event| matches!(event, Event::Start(Tag::Heading { .. })));
@@ -101,7 +101,11 @@ impl Page {
             *before += 1;
             anchor + &suffix
         });
-        anchors.collect()
+        let given = self.events().filter_map(|event| {
+            let Event::InlineHtml(tag) = event else { return None };
+            Some(tag.strip_prefix("<a id=\"")?.strip_suffix("\">")?.to_owned())
+        });
+        anchors.chain(given).collect()
     }
 
     /// The text of what begins with such an event, as it is written.
