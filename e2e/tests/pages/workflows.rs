@@ -51,7 +51,7 @@ fn books_of_all_versions_are_published_side_by_side() {
     git("git", &["init", "--bare", "site"], root.path());
     git("git", &["init", "checkout"], root.path());
     git("git", &["commit", "--allow-empty", "--message", "All"], &checkout);
-    git("git", &["remote", "add", "origin", "../site"], &checkout);
+    git("git", &["remote", "add", "origin", site.to_str().unwrap()], &checkout);
     std::fs::create_dir_all(checkout.join("target/book")).unwrap();
     let script = repository().join(".github/publish-book");
     for (version, leads_to) in [("main", "main/"), ("0.1", "latest/"), ("main", "latest/")] {
