@@ -6,6 +6,7 @@ mod commands;
 mod imports;
 mod links;
 mod manifests;
+mod outputs;
 mod page;
 mod versions;
 mod workflows;
