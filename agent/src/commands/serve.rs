@@ -75,8 +75,8 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     client.become_program(program.as_os_str(), &[instance.into()], GoHome::IfUseless)
 }
 
-/// Where and to whom it is served, and the directory of its certificate, as `flux.rest` has it. Flux's user may read the
-/// mounted files, and sees when they are replaced.
+/// Where and to whom it is served, and the directory of its certificate, as `flux.rest` has it. Flux's user may read
+/// the mounted files, and sees when they are replaced.
 fn configured(
     pod: &PodContext,
     arguments: &PodArguments,
