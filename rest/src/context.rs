@@ -1,20 +1,24 @@
 //! What every answer needs: the broker, the users of jobs, and the phases of the pod's start.
 
 use crate::access::Tokens;
+use crate::feed::Feed;
 use crate::instance::{Rank, Standing, resources};
 use crate::job::Job;
 use crate::submission::Defaults;
+use crate::v1::session::Sessions;
+use axum::extract::State;
 use flux_contract::token::fingerprint;
 use flux_contract::{Phase, ServedInstance};
 use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
 use flux_protocol::jobspec::flux_run_environment;
 use flux_server::users::{User, name_of, users};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
@@ -22,12 +26,17 @@ use tokio::sync::watch;
 /// How long a broker may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The context, as the calls get it.
+pub(crate) type Shared = State<Arc<Context>>;
+
 pub(crate) struct Context {
     broker: BrokerAddress,
     /// The tokens that are accepted now.
     pub(crate) tokens: watch::Sender<Tokens>,
     /// A token that was made here, and the code that is exchanged once for it.
     code: Mutex<Option<NewToken>>,
+    pub(crate) sessions: Sessions,
+    pub(crate) feed: Feed,
     /// Name of the MiniCluster.
     pub(crate) cluster: String,
     users: Vec<User>,
@@ -52,6 +61,7 @@ impl Context {
         instance: ServedInstance,
         tokens: Tokens,
         new_token: Option<NewToken>,
+        sessions: Sessions,
     ) -> Self {
         // A job cannot have variables that are not UTF-8.
         let text = |(name, value): (OsString, OsString)| {
@@ -69,6 +79,8 @@ impl Context {
             broker: BrokerAddress { socket: instance.broker, owner: None },
             tokens: watch::Sender::new(tokens),
             code: Mutex::new(new_token),
+            sessions,
+            feed: Feed::new(),
             cluster: instance.cluster,
             users: users(&fs::read(&instance.users).unwrap_or_default()).collect(),
             defaults,
@@ -79,11 +91,10 @@ impl Context {
 
     /// The token, at the first use of its code.
     pub(crate) fn token_of(&self, code: &str) -> Option<String> {
-        let mut new = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let given = fingerprint(code);
         let is_code =
             |new: &mut NewToken| fingerprint(&new.code).as_bytes().ct_eq(given.as_bytes()).into();
-        new.take_if(is_code).map(|new| new.token)
+        self.code.lock().take_if(is_code).map(|new| new.token)
     }
 
     /// The name of a user, or the number where there is no name.
@@ -112,11 +123,15 @@ impl Context {
 
     pub(crate) async fn instance(&self) -> Result<Value, SocketError> {
         let standing = Standing::of(&mut self.connect().await?).await?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let timeline = phases(&self.agent);
         let timeline = timeline.as_ref().unwrap_or(&self.timeline);
-        Ok(standing.document(&self.cluster, timeline, now))
+        Ok(standing.document(&self.cluster, timeline, now()))
     }
+}
+
+/// Seconds of Unix time.
+pub(crate) fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// The phases that are over, by the report of PID 1.

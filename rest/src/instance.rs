@@ -152,7 +152,7 @@ impl Standing {
     }
 }
 
-fn number<Number: std::str::FromStr + Default>(text: &str) -> Number {
+pub(crate) fn number<Number: std::str::FromStr + Default>(text: &str) -> Number {
     text.parse().unwrap_or_default()
 }
 

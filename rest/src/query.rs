@@ -2,6 +2,7 @@
 
 use crate::answer::Refusal;
 use crate::listing::{Cursor, Filter};
+use axum::extract::Extension;
 use axum::http::Method;
 use flux_protocol::job::JobState;
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ const JOBS: usize = 100;
 
 /// The parameters of a query by name.
 pub(crate) type Query = BTreeMap<String, String>;
+/// The query, as the calls get it.
+pub(crate) type Asked = Extension<Query>;
 
 /// The names that the query of a request with this method may have, for a path as the router has it.
 pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {

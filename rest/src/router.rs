@@ -2,12 +2,10 @@
 
 use crate::access::{self, Access, Tokens};
 use crate::answer::{Refusal, complete};
-use crate::calls::{self, Served};
-use crate::context::Context;
+use crate::calls;
+use crate::context::{Context, Shared};
 use crate::query;
 use crate::v1;
-use crate::v1::session::Sessions;
-use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::StatusCode;
@@ -35,13 +33,9 @@ const DROPPED: usize = 32 << 20;
 const OPEN_BODY_LIMIT: usize = 4 << 10;
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    tls: Option<Tls>,
-    context: Arc<Context>,
-    sessions: Sessions,
-) {
-    let router = router(Served::new(context, sessions));
+pub(crate) async fn serve(listener: TcpListener, tls: Option<Tls>, context: Arc<Context>) {
+    let routes = calls::routes().merge(v1::calls::routes());
+    let router = routes.layer(from_fn_with_state(Arc::clone(&context), answer)).with_state(context);
     let service = || TowerToHyperService::new(router.clone());
     match tls {
         None => flux_server::serve(listener, HEAD_LIMITS, flux_server::plain, service).await,
@@ -52,16 +46,12 @@ pub(crate) async fn serve(
     }
 }
 
-fn router(served: Served) -> Router {
-    let routes = calls::routes().merge(v1::calls::routes());
-    routes.layer(from_fn_with_state(served.clone(), answer)).with_state(served)
-}
-
-async fn answer(State(served): State<Served>, request: Request, next: Next) -> Response {
+async fn answer(State(context): Shared, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let tokens = &served.context.tokens;
-    let answer = match admit(&served, request).await {
-        Ok((request, token)) => while_valid(next.run(request).await, tokens.subscribe(), token),
+    let answer = match admit(&context, request).await {
+        Ok((request, token)) => {
+            while_valid(next.run(request).await, context.tokens.subscribe(), token)
+        }
         Err(refusal) => refusal.into_response(),
     };
     complete(answer, &path)
@@ -69,13 +59,13 @@ async fn answer(State(served): State<Served>, request: Request, next: Next) -> R
 
 /// The request with its whole body, its query as a value, and what its token gives; and the fingerprint of that token. A
 /// client without a token learns no more than that the server is there.
-async fn admit(served: &Served, request: Request) -> Result<(Request, Option<String>), Refusal> {
+async fn admit(context: &Context, request: Request) -> Result<(Request, Option<String>), Refusal> {
     let (mut head, body) = request.into_parts();
     let needed = access::needed(&head.method, head.uri.path());
     let given = access::given(&head.headers);
-    let token = given.map(|given| served.sessions.fingerprint(given, SystemTime::now()));
-    let tokens = &served.context.tokens;
-    let access = token.as_ref().map_or(Access::None, |token| tokens.borrow().access(token));
+    let token = given.map(|given| context.sessions.fingerprint(given, SystemTime::now()));
+    let gives = |token| context.tokens.borrow().access(token);
+    let access = token.as_deref().map_or(Access::None, gives);
     if access < needed {
         // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
@@ -84,7 +74,9 @@ async fn admit(served: &Served, request: Request) -> Result<(Request, Option<Str
     head.extensions.insert(access);
     let limit = if needed == Access::None { OPEN_BODY_LIMIT } else { BODY_LIMIT };
     let body = whole(body, limit).await;
-    if let Some(authorised) = head.extensions.get::<Authorised>() {
+    let authorised = head.extensions.get::<Authorised>();
+    // A client without a token keeps no other out, not even where it needs none.
+    if let Some(authorised) = authorised.filter(|_| access > Access::None) {
         authorised.set();
     }
     if let Some(path) = head.extensions.get::<MatchedPath>() {
