@@ -5,7 +5,7 @@ use crate::answer::{Answer, Document, RETRY, Refusal, events};
 use crate::context::{Context, Shared};
 use crate::instance::{lead_attribute, number, resources};
 use crate::job_stream::{self, Log};
-use crate::query::{self, Asked};
+use crate::query::{self, Asked, DOCUMENT};
 use crate::submission::{Defaults, Submission};
 use crate::{feed, listing, metrics};
 use axum::extract::{Extension, FromRequestParts, Path, State};
@@ -16,6 +16,7 @@ use axum::response::{Html, IntoResponse};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use flux_protocol::client::job_info::{self, EVENTS};
 use flux_protocol::client::{job_ingest, job_list, job_manager};
 use flux_protocol::job_id::{self, f58_plain};
 use nix::errno::Errno;
@@ -23,9 +24,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const DOCUMENT: &str = include_str!("openapi.json");
 const JSON: &str = "application/json";
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+/// Bytes of output that one answer has at most.
+pub(crate) const MOST_OUTPUT: usize = 8 << 20;
 /// The header of an answer that has not the whole output.
 pub(crate) const TRUNCATED: [(&str, &str); 1] = [("output-truncated", "true")];
 /// Ids go to Flux as signed numbers; it makes none that is larger (RFC 19).
@@ -142,7 +144,7 @@ pub(crate) async fn ingest(
 async fn jobs(State(context): Shared, Extension(query): Asked) -> Document {
     let filter = query::filter(&query, |name| context.uid_of(name))?;
     let (jobs, next) = listing::page(&mut context.connect().await?, &filter).await?;
-    let jobs: Vec<_> = jobs.into_iter().map(|job| context.job(job)).collect();
+    let jobs: Vec<_> = jobs.iter().map(|job| context.job(job)).collect();
     let cursor = next.map(listing::Cursor::text);
     Ok(Json(json!({ "jobs": jobs, "cursor": cursor })))
 }
@@ -150,7 +152,7 @@ async fn jobs(State(context): Shared, Extension(query): Asked) -> Document {
 async fn job(JobId(id): JobId, State(context): Shared) -> Answer {
     let found = job_list::find(&mut context.connect().await?, id, None).await?;
     let retry = (!found.is_inactive()).then_some([(RETRY_AFTER, RETRY)]);
-    Ok((retry, Json(context.job(found))).into_response())
+    Ok((retry, Json(context.job(&found))).into_response())
 }
 
 async fn cancel(JobId(id): JobId, State(context): Shared, Extension(query): Asked) -> Answer {
@@ -181,7 +183,8 @@ async fn output(
     if wants_events(&headers) {
         return follow(context, id, Log::Output(stream), &uri).await;
     }
-    let (bytes, is_cut) = job_stream::output(&context, id, stream.as_deref()).await?;
+    let mut socket = context.connect().await?;
+    let (bytes, is_cut) = job_info::output(&mut socket, id, stream.as_deref(), MOST_OUTPUT).await?;
     Ok((is_cut.then_some(TRUNCATED), [(CONTENT_TYPE, TEXT)], bytes).into_response())
 }
 
@@ -194,7 +197,9 @@ async fn job_events(
     if wants_events(&headers) {
         return follow(context, id, Log::Events, &uri).await;
     }
-    Ok(Json(job_stream::events(&context, id).await?).into_response())
+    let log = job_info::eventlog(&mut context.connect().await?, id, EVENTS).await?;
+    let events: Vec<_> = log.lines().filter_map(job_stream::of_log).collect();
+    Ok(Json(json!({ "events": events })).into_response())
 }
 
 async fn follow(context: Arc<Context>, id: u64, log: Log, uri: &Uri) -> Answer {

@@ -1,21 +1,20 @@
 //! What every answer needs: the broker, the users of jobs, and the phases of the pod's start.
 
-use crate::access::Tokens;
 use crate::feed::Feed;
 use crate::instance::{Rank, Standing, resources};
-use crate::job::Job;
+use crate::job;
 use crate::submission::Defaults;
 use crate::v1::session::Sessions;
 use axum::extract::State;
 use flux_contract::token::fingerprint;
-use flux_contract::{Phase, ServedInstance};
-use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
+use flux_contract::{Phase, RestTokens, ServedInstance};
+use flux_protocol::client::job_list::Job;
+use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, within};
 use flux_protocol::jobspec::flux_run_environment;
 use flux_server::users::{User, name_of, users};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(crate) type Shared = State<Arc<Context>>;
 pub(crate) struct Context {
     broker: BrokerAddress,
     /// The tokens that are accepted now.
-    pub(crate) tokens: watch::Sender<Tokens>,
+    pub(crate) tokens: watch::Sender<RestTokens>,
     /// A token that was made here, and the code that is exchanged once for it.
     code: Mutex<Option<NewToken>>,
     pub(crate) sessions: Sessions,
@@ -59,18 +58,18 @@ impl Context {
     /// The context of this process, whose user, environment and directory jobs get.
     pub(crate) fn new(
         instance: ServedInstance,
-        tokens: Tokens,
+        tokens: RestTokens,
         new_token: Option<NewToken>,
         sessions: Sessions,
     ) -> Self {
         // A job cannot have variables that are not UTF-8.
-        let text = |(name, value): (OsString, OsString)| {
+        let variables = env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
+        });
         let directory = env::current_dir().unwrap_or_else(|_| "/".into());
         let defaults = Defaults {
             directory: directory.display().to_string(),
-            environment: flux_run_environment(env::vars_os().filter_map(text).collect()),
+            environment: flux_run_environment(variables.collect()),
             limits: instance.limits,
             validated: instance.validated,
             uid: nix::unistd::geteuid().as_raw(),
@@ -110,8 +109,9 @@ impl Context {
         within(CONNECT_TIMEOUT, "a connection", self.broker.connect()).await
     }
 
-    pub(crate) fn job(&self, listed: job_list::Job) -> Job {
-        Job::new(listed, |uid| self.user(uid))
+    /// The job as the API has it.
+    pub(crate) fn job(&self, listed: &Job) -> Value {
+        job::document(listed, &self.user(listed.userid))
     }
 
     /// The ranks of the instance, as the API has them.

@@ -3,7 +3,6 @@
 
 use crate::answer::event;
 use crate::context::Context;
-use crate::job::Job;
 use axum::response::sse::Event;
 use flux_protocol::client::job_list::find;
 use flux_protocol::client::job_manager::{JournalEntry, follow_journal, next_entry};
@@ -23,6 +22,8 @@ use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 
 /// How long changes of jobs are collected before one event has them.
 const GATHERED: Duration = Duration::from_millis(250);
+/// Entries of the journal that one event is made of.
+const MOST_GATHERED: usize = 1000;
 /// Events that a client may be behind by.
 const MOST_BEHIND: usize = 64;
 /// Pause between two looks at ranks and instance, and before the journal of jobs is opened again.
@@ -144,19 +145,15 @@ async fn journal(context: &Context) -> Result<(), SocketError> {
         let entry = next_entry(&mut socket).await.ok()??;
         Some((entry, socket))
     });
-    let mut entries = pin!(entries.fuse().skip_while(|it| ready(!it.is_end_of_backlog())));
-    // The end of the backlog.
-    entries.next().await;
+    // Behind the end of the backlog.
+    let entries = entries.skip_while(|it| ready(!it.is_end_of_backlog())).skip(1);
+    let mut gathered =
+        pin!(tokio_stream::StreamExt::chunks_timeout(entries, MOST_GATHERED, GATHERED));
     let mut answering = context.connect().await?;
-    while let Some(first) = entries.next().await {
+    while let Some(entries) = gathered.next().await {
         let mut changed = Changed::new();
-        gather(&mut changed, &first);
-        let mut over = pin!(sleep(GATHERED));
-        loop {
-            tokio::select! {
-                Some(entry) = entries.next() => gather(&mut changed, &entry),
-                () = &mut over => break,
-            }
+        for entry in &entries {
+            gather(&mut changed, entry);
         }
         let jobs = jobs(context, &mut answering, &changed).await?;
         // Perhaps no client listens just now.
@@ -169,11 +166,11 @@ async fn jobs(
     context: &Context,
     socket: &mut BrokerSocket,
     changed: &Changed,
-) -> Result<Vec<Job>, SocketError> {
+) -> Result<Vec<Value>, SocketError> {
     let mut jobs = Vec::new();
     for (id, state) in changed {
         match find(socket, *id, *state).await {
-            Ok(job) => jobs.push(context.job(job)),
+            Ok(job) => jobs.push(context.job(&job)),
             // Flux has removed the job already.
             Err(SocketError::Failed { .. }) => {}
             Err(error) => return Err(error),

@@ -19,7 +19,6 @@ mod router;
 mod submission;
 mod v1;
 
-use crate::access::Tokens;
 use crate::context::{Context, NewToken};
 use crate::v1::session::Sessions;
 use flux_contract::{Exit, RestTokens, ServedInstance, ServedTokens, TLS_SECRET_KEYS, token};
@@ -93,13 +92,13 @@ async fn run() -> Result<(), Failure> {
 }
 
 /// The tokens at the start, and the one that is made here.
-fn accepted(tokens: &ServedTokens) -> Result<(Tokens, Option<NewToken>), Failure> {
+fn accepted(tokens: &ServedTokens) -> Result<(RestTokens, Option<NewToken>), Failure> {
     Ok(match tokens {
         ServedTokens::New => {
             let new = new_token()?;
-            (Tokens::full(&token::fingerprint(&new.token)), Some(new))
+            (access::full(&token::fingerprint(&new.token)), Some(new))
         }
-        ServedTokens::Sha256(fingerprint) => (Tokens::full(fingerprint), None),
+        ServedTokens::Sha256(fingerprint) => (access::full(fingerprint), None),
         ServedTokens::Config(path) => {
             (read_tokens(path).map_err(|why| Failure(Exit::Config, why))?, None)
         }
@@ -107,17 +106,16 @@ fn accepted(tokens: &ServedTokens) -> Result<(Tokens, Option<NewToken>), Failure
 }
 
 /// The tokens in the document at `path`.
-fn read_tokens(path: &Path) -> Result<Tokens, String> {
+fn read_tokens(path: &Path) -> Result<RestTokens, String> {
     let what = format!("the tokens of the API in {}", path.display());
     let text = fs::read_to_string(path).map_err(|why| format!("read {what}: {why}"))?;
-    let tokens = RestTokens::of_document(&text).map(Tokens::from);
-    tokens.map_err(|why| format!("{what}: {:#}", anyhow::Error::from(why)))
+    RestTokens::of_document(&text).map_err(|why| format!("{what}: {:#}", anyhow::Error::from(why)))
 }
 
 /// Takes the tokens of each document that replaces the one that was `given`.
 async fn follow_tokens(context: &Context, given: ServedTokens) {
     let ServedTokens::Config(path) = given else { return pending().await };
-    let take = |tokens: &Tokens| {
+    let take = |tokens: &RestTokens| {
         context.tokens.send_if_modified(|now| mem::replace(now, tokens.clone()) != *tokens);
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! The server: it admits requests that may do what they ask and are within the limits.
 
-use crate::access::{self, Access, Tokens};
+use crate::access::{self, Access};
 use crate::answer::{Refusal, complete};
 use crate::calls;
 use crate::context::{Context, Shared};
@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use flux_contract::RestTokens;
 use flux_server::tls::Tls;
 use flux_server::{Authorised, HeadLimits};
 use futures::{FutureExt as _, StreamExt as _};
@@ -34,8 +35,8 @@ const OPEN_BODY_LIMIT: usize = 4 << 10;
 
 /// Serves until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<Tls>, context: Arc<Context>) {
-    let routes = calls::routes().merge(v1::calls::routes());
-    let router = routes.layer(from_fn_with_state(Arc::clone(&context), answer)).with_state(context);
+    let calls = calls::routes().merge(v1::calls::routes());
+    let router = calls.layer(from_fn_with_state(Arc::clone(&context), answer)).with_state(context);
     let service = || TowerToHyperService::new(router.clone());
     match tls {
         None => flux_server::serve(listener, HEAD_LIMITS, flux_server::plain, service).await,
@@ -64,8 +65,8 @@ async fn admit(context: &Context, request: Request) -> Result<(Request, Option<S
     let needed = access::needed(&head.method, head.uri.path());
     let given = access::given(&head.headers);
     let token = given.map(|given| context.sessions.fingerprint(given, SystemTime::now()));
-    let gives = |token| context.tokens.borrow().access(token);
-    let access = token.as_deref().map_or(Access::None, gives);
+    let of = |token: &String| Access::of(&context.tokens.borrow(), token);
+    let access = token.as_ref().map_or(Access::None, of);
     if access < needed {
         // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
@@ -81,7 +82,7 @@ async fn admit(context: &Context, request: Request) -> Result<(Request, Option<S
     }
     if let Some(path) = head.extensions.get::<MatchedPath>() {
         let names = query::names(path.as_str(), &head.method);
-        let query = query::read(head.uri.query().unwrap_or_default(), names)?;
+        let query = query::read(head.uri.query().unwrap_or_default(), &names)?;
         head.extensions.insert(query);
     }
     Ok((Request::from_parts(head, body?.into()), token))
@@ -100,14 +101,14 @@ fn denied(access: Access) -> Refusal {
 /// The answer, which ends as soon as its `token` gives nothing any more, if it is a stream.
 fn while_valid(
     answer: Response,
-    mut tokens: watch::Receiver<Tokens>,
+    mut tokens: watch::Receiver<RestTokens>,
     token: Option<String>,
 ) -> Response {
     let Some(token) = token.filter(|_| answer.body().size_hint().exact().is_none()) else {
         return answer;
     };
     let replaced = async move {
-        let is_nothing = |tokens: &Tokens| tokens.access(&token) == Access::None;
+        let is_nothing = |tokens: &RestTokens| Access::of(tokens, &token) == Access::None;
         drop(tokens.wait_for(is_nothing).await);
     };
     let (head, body) = answer.into_parts();
@@ -134,4 +135,37 @@ async fn whole(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     };
     let late = || Refusal::bad(format!("the body has not come within {REQUEST_TIMEOUT:?}"));
     timeout(REQUEST_TIMEOUT, read).await.unwrap_or_else(|_| Err(late()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::session::Sessions;
+    use axum::http::header::AUTHORIZATION;
+    use flux_contract::token::fingerprint;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn only_an_authorised_request_keeps_its_connection() {
+        let instance = serde_json::from_value(json!({
+            "cluster": "", "broker": "", "agent": "", "timeline": [], "users": "", "limits": {}, "validated": false,
+            "listen": "127.0.0.1:0", "tokens": "new", "tls": null, "untilInputEnds": false,
+        }));
+        let sessions = Sessions::new(|_| Ok::<_, ()>(())).unwrap();
+        let tokens = access::full(&fingerprint("full"));
+        let context = Context::new(instance.unwrap(), tokens, None, sessions);
+        for (method, path, token, is_kept) in [
+            ("GET", "/health", "", false),
+            ("POST", v1::TOKEN, "", false),
+            ("POST", access::EXCHANGE, "other", false),
+            ("GET", "/api/v1/jobs", "other", false),
+            ("GET", "/api/v1/jobs", "full", true),
+        ] {
+            let mark = Authorised::default();
+            let request = Request::builder().method(method).uri(path).extension(mark.clone());
+            let request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            let _ = admit(&context, request.body(Body::empty()).unwrap()).await;
+            assert_eq!(mark.is_set(), is_kept, "{method} {path} {token}");
+        }
+    }
 }

@@ -14,18 +14,7 @@ const LONGEST: f64 = 1e9;
 const URGENCIES: RangeInclusive<u64> = 0..=31;
 const URGENCY: u64 = 16;
 /// The fields that a request may have.
-const FIELDS: [&str; 10] = [
-    "command",
-    "num_tasks",
-    "num_nodes",
-    "cores_per_task",
-    "gpus_per_task",
-    "cwd",
-    "environment",
-    "name",
-    "duration",
-    "urgency",
-];
+const FIELDS: &str = "command, num_tasks, num_nodes, cores_per_task, gpus_per_task, cwd, environment, name, duration, urgency";
 
 /// What a job gets where the request has no field for it.
 #[derive(Debug)]
@@ -142,26 +131,19 @@ impl Fields {
 
     fn command(&mut self) -> Vec<String> {
         let words = match self.object.remove("command") {
-            Some(Value::Array(words)) if !words.is_empty() => words,
-            given => {
-                self.wrong(
-                    "command",
-                    match given {
-                        Some(_) => "it is no list of at least one string",
-                        None => "it is missing: a list of strings, program and arguments",
-                    },
-                );
-                return Vec::new();
-            }
+            Some(Value::Array(words)) if !words.is_empty() => Ok(words),
+            Some(_) => Err("it is no list of at least one string"),
+            None => Err("it is missing: a list of strings, program and arguments"),
         };
+        let words = words.map_err(|what| self.wrong("command", what)).unwrap_or_default();
         let mut command = Vec::new();
         for (at, word) in words.into_iter().enumerate() {
-            match word.as_str().filter(|word| is_text(word) || (at > 0 && word.is_empty())) {
-                Some(word) => command.push(word.to_owned()),
-                None => self.wrong(
-                    &format!("command[{at}]"),
-                    format!("{word} is no string, or is empty or has a NUL"),
-                ),
+            let is_right = |word: &&str| is_text(word) || (at > 0 && word.is_empty());
+            if let Some(word) = word.as_str().filter(is_right) {
+                command.push(word.to_owned());
+            } else {
+                let what = format!("{word} is no string, or is empty or has a NUL");
+                self.wrong(&format!("command[{at}]"), what);
             }
         }
         command
@@ -176,14 +158,10 @@ impl Fields {
     }
 
     fn environment(&mut self) -> Variables {
-        let variables = match self.object.remove("environment") {
-            Some(Value::Object(variables)) => variables,
-            given => {
-                if given.is_some() {
-                    self.wrong("environment", "it is no object of strings");
-                }
-                return Variables::new();
-            }
+        let given = self.object.remove("environment").unwrap_or_else(|| json!({}));
+        let Value::Object(variables) = given else {
+            self.wrong("environment", "it is no object of strings");
+            return Variables::new();
         };
         let mut environment = Variables::new();
         for (name, value) in variables {
@@ -224,7 +202,7 @@ impl Fields {
             }
         }
         for name in std::mem::take(&mut self.object).keys() {
-            self.wrong(name, format!("not known (known are: {})", FIELDS.join(", ")));
+            self.wrong(name, format!("not known (known are: {FIELDS})"));
         }
         if self.wrong.is_empty() { Ok(()) } else { Err(self.wrong) }
     }

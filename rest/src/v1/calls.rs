@@ -2,12 +2,12 @@
 
 use crate::access::Access;
 use crate::answer::{Answer, Document, Refusal};
-use crate::calls::{JobId, TEXT, TRUNCATED, ingest, require_json};
+use crate::calls::{JobId, MOST_OUTPUT, TEXT, TRUNCATED, ingest, require_json};
 use crate::context::{Context, Shared, now};
 use crate::instance::resources;
 use crate::job_stream;
-use crate::listing::{self, Cursor, Filter};
-use crate::query::{Asked, MOST_JOBS, Query};
+use crate::listing::{self, ALL_STATES, Cursor, Filter};
+use crate::query::{self, Asked, MOST_JOBS, Query};
 use crate::v1::submit::{Submitted, switch};
 use crate::v1::{TOKEN, session, shape};
 use axum::body::Body;
@@ -19,11 +19,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use flux_contract::token;
-use flux_protocol::client::{job_list, job_manager};
-use flux_protocol::job::JobState;
+use flux_protocol::client::{job_info, job_list, job_manager};
 use futures::StreamExt as _;
 use nix::errno::Errno;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -51,7 +50,7 @@ async fn begin_session(State(context): Shared, headers: HeaderMap) -> Document {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = session::handed_over(header).map_err(Refusal::bad)?;
     let fingerprint = token::fingerprint(&token);
-    if context.tokens.borrow().access(&fingerprint) == Access::None {
+    if Access::of(&context.tokens.borrow(), &fingerprint) == Access::None {
         return Err(Refusal::bad("the token is another one"));
     }
     let session = context.sessions.begin(&fingerprint, SystemTime::now());
@@ -65,7 +64,7 @@ async fn stop(State(context): Shared) -> Document {
 
 async fn nodes(State(context): Shared) -> Document {
     let ranks = resources(&mut context.connect().await?).await?;
-    let usable = ranks.into_iter().filter(|rank| rank.is_up() && !rank.is_drained());
+    let usable = ranks.into_iter().filter(|rank| rank.of.up && rank.of.drained.is_none());
     let nodes: BTreeSet<_> = usable.filter_map(|rank| rank.hostname).collect();
     Ok(Json(json!({ "nodes": nodes })))
 }
@@ -74,20 +73,17 @@ async fn nodes(State(context): Shared) -> Document {
 async fn newest(
     context: &Context,
     limit: usize,
-    shape: impl Fn(&job_list::Job) -> Map<String, Value>,
-) -> Result<Vec<Map<String, Value>>, Refusal> {
-    let states = JobState::ACTIVE | JobState::Inactive.number();
-    let filter = Filter { states, name: None, user: None, limit, cursor: Cursor::START };
+    shape: impl Fn(&job_list::Job) -> Value,
+) -> Result<Vec<Value>, Refusal> {
+    let (states, cursor) = (ALL_STATES, Cursor::START);
+    let filter = Filter { states, name: None, user: None, limit, cursor };
     let (jobs, _) = listing::page(&mut context.connect().await?, &filter).await?;
     Ok(jobs.iter().map(shape).collect())
 }
 
 /// A number of a query.
-fn number(query: &Query, name: &str, least: u32) -> Result<Option<usize>, Refusal> {
-    let Some(text) = query.get(name) else { return Ok(None) };
-    let number = text.parse().ok().filter(|number: &u32| *number >= least);
-    let wrong = || Refusal::bad(format!("{name}: {text:?} is not in {least}..{}", u32::MAX));
-    number.map(|number| Some(number as usize)).ok_or_else(wrong)
+fn number(query: &Query, name: &str, least: usize) -> Result<Option<usize>, Refusal> {
+    query::number(query, name, least..=u32::MAX as usize).map_err(Refusal::bad)
 }
 
 async fn jobs(State(context): Shared, Extension(query): Asked) -> Document {
@@ -106,9 +102,7 @@ async fn jobs(State(context): Shared, Extension(query): Asked) -> Document {
     if is_list {
         return Ok(Json(json!(jobs)));
     }
-    let by_id: Map<_, _> =
-        jobs.into_iter().map(|job| (job["id"].to_string(), job.into())).collect();
-    Ok(Json(by_id.into()))
+    Ok(Json(jobs.into_iter().map(|job| (job["id"].to_string(), job)).collect()))
 }
 
 async fn search(State(context): Shared, Extension(query): Asked) -> Document {
@@ -150,7 +144,7 @@ async fn submit(
 
 async fn job(JobId(id): JobId, State(context): Shared) -> Document {
     let found = job_list::find(&mut context.connect().await?, id, None).await?;
-    Ok(Json(shape::detailed(&found, now()).into()))
+    Ok(Json(shape::detailed(&found, now())))
 }
 
 async fn cancel(JobId(id): JobId, Path(given): Path<String>, State(context): Shared) -> Document {
@@ -165,7 +159,8 @@ async fn cancel(JobId(id): JobId, Path(given): Path<String>, State(context): Sha
 }
 
 async fn output(JobId(id): JobId, State(context): Shared) -> Answer {
-    let (bytes, is_cut) = job_stream::output(&context, id, None).await?;
+    let mut socket = context.connect().await?;
+    let (bytes, is_cut) = job_info::output(&mut socket, id, None, MOST_OUTPUT).await?;
     if bytes.is_empty() {
         return Ok(Json(json!({ "Message": NO_OUTPUT })).into_response());
     }
