@@ -27,8 +27,12 @@ pub(crate) fn names(path: &str, method: &Method) -> Vec<&'static str> {
     static PARSED: LazyLock<Value> =
         LazyLock::new(|| serde_json::from_str(DOCUMENT).unwrap_or_default());
     let method = method.as_str().to_lowercase().replace("head", "get");
-    let call = &PARSED["paths"][path][method];
-    let parameters = call["parameters"].as_array().into_iter().flatten();
+    let calls = &PARSED["paths"][path];
+    // A method that the path has not is refused by the router, whatever the query of the others has.
+    let is_call = calls.get(method.as_str()).is_some();
+    let calls = calls.as_object().into_iter().flatten();
+    let asked = calls.filter(|(name, _)| !is_call || **name == method);
+    let parameters = asked.filter_map(|(_, call)| call["parameters"].as_array()).flatten();
     parameters.filter(|it| it["in"] == "query").filter_map(|it| it["name"].as_str()).collect()
 }
 

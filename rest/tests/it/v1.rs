@@ -153,6 +153,7 @@ fn a_wrong_request_is_refused() {
         ("POST /v1/jobs/12345/cancel", "", 400),
         ("GET /v1/service/stop", "", 405),
         ("GET /v1/token", "", 405),
+        ("PATCH /v1/jobs?limit=1", "", 405),
         ("DELETE /v1/jobs/2", "", 405),
         ("GET /v1/login/access-token", "", 404),
     ]);
