@@ -6,10 +6,10 @@ use flux_server::tls::{Pem, PemFiles, Tls};
 use rcgen::generate_simple_self_signed;
 use std::path::PathBuf;
 
-/// A certificate, and the files that it is from, with what they had.
+/// A certificate, and the files that it is from.
 pub(crate) struct Certificate {
     pub(super) tls: Tls,
-    files: Option<(PemFiles, Pem)>,
+    files: Option<PemFiles>,
 }
 
 impl Certificate {
@@ -19,21 +19,17 @@ impl Certificate {
             let tls = Tls::new(&self_signed()?).map_err(|why| anyhow!(why))?;
             return Ok(Self { tls, files: None });
         };
-        let files = PemFiles(TLS_SECRET_KEYS.map(|name| directory.join(name)));
+        let files = TLS_SECRET_KEYS.map(|name| directory.join(name));
         let used = || format!("use --metrics-cert-path {}", directory.display());
-        let read = |files: &PemFiles| {
-            let pem = files.read()?;
-            Ok((Tls::new(&pem)?, pem))
-        };
-        let (tls, pem) = read(&files).map_err(|why: String| anyhow!(why)).with_context(used)?;
-        Ok(Self { tls, files: Some((files, pem)) })
+        let tls = Tls::open(&files).map_err(|why| anyhow!(why)).with_context(used)?;
+        Ok(Self { tls, files: Some(files) })
     }
 
     /// Takes each certificate that replaces the one in its files, until the future is dropped.
     pub(super) async fn follow(self) {
-        let Some((files, known)) = self.files else { return std::future::pending().await };
+        let Some(files) = self.files else { return std::future::pending().await };
         let log = |why: &str| tracing::error!("the certificate of the metrics: {why}");
-        self.tls.follow(files, known, log).await;
+        self.tls.follow(files, log).await;
     }
 }
 
