@@ -7,7 +7,7 @@ use crate::instance::{lead_attribute, number, resources};
 use crate::job_stream::{self, Log};
 use crate::query::{self, Asked, DOCUMENT};
 use crate::submission::{Defaults, Submission};
-use crate::{feed, listing, metrics};
+use crate::{listing, metrics, watching};
 use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::request::Parts;
@@ -50,7 +50,10 @@ pub(crate) fn routes() -> Router<Arc<Context>> {
         .route("/api/v1/jobs/{id}/events", get(job_events))
         .route("/api/v1/resources", get(ranks))
         .route("/api/v1/instance", get(instance))
-        .route("/api/v1/events", get(async |State(context): Shared| events(feed::listen(&context))))
+        .route(
+            "/api/v1/events",
+            get(async |State(context): Shared| events(watching::listen(&context))),
+        )
         .fallback(async || {
             Refusal::not_found("there is nothing here: /api/v1/openapi.json has all paths")
         })

@@ -18,6 +18,7 @@ mod query;
 mod router;
 mod submission;
 mod v1;
+mod watching;
 
 use crate::context::{Context, NewToken};
 use crate::v1::session::Sessions;
