@@ -25,7 +25,6 @@ pub use error::Error;
 #[cfg(test)]
 pub(crate) use observe::stores::WATCH;
 
-use context::api;
 use failures::FIRST_RETRY;
 use flux_contract::labels;
 use futures::StreamExt as _;
@@ -101,22 +100,23 @@ pub async fn run(
     synced: impl Fn() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let (client, only) = (context.client.clone(), scope.namespace.as_deref());
-    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.cache), synced);
+    let client = &context.client;
+    let cache = Arc::clone(&context.cache);
+    let (store, clusters) = mini_clusters(scope.apis(client), cache, synced);
     let ours = &managed("");
     if !context.begin_watches() {
         return;
     }
     let writers = &context.writers;
-    let jobs = controlled(api(&client, only), &writers.jobs, ours, MINI_CLUSTER, strip_job);
+    let jobs = controlled(scope.apis(client), &writers.jobs, ours, MINI_CLUSTER, strip_job);
     let services =
-        controlled(api(&client, only), &writers.services, ours, MINI_CLUSTER, strip_service);
+        controlled(scope.apis(client), &writers.services, ours, MINI_CLUSTER, strip_service);
     let config_maps =
-        controlled(api(&client, only), &writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
+        controlled(scope.apis(client), &writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
     // The operator must notice that a pod of `spec.services` ends, or does not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let services_pods = controlled(
-        api(&client, only),
+        scope.apis(client),
         &writers.services_pods,
         &of_services,
         MINI_CLUSTER,
@@ -124,7 +124,7 @@ pub async fn run(
     );
     // Of a Job's pods the operator watches only the leads: their end decides the run.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
-    let leads = controlled(api(&client, only), &writers.leads, &of_leads, JOB, strip_pod);
+    let leads = controlled(scope.apis(client), &writers.leads, &of_leads, JOB, strip_pod);
     let demand_changes = context.demands.changes(store.clone());
     context.metrics.set_population(population(store.clone(), Arc::clone(&context.cache)));
     Controller::for_stream(clusters, store)

@@ -78,7 +78,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let served = endpoints.serve(Arc::clone(&health), Arc::clone(&metrics));
     let operator = Operator {
         context,
-        scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
+        scope: Scope { namespaces: arguments.namespace, concurrency: arguments.concurrency },
         health,
         metrics,
         workers: workers.clone(),
