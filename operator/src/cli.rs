@@ -71,7 +71,7 @@ pub struct RunArguments {
     /// Watch this namespace only, or these, separated by commas
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE", value_delimiter = ',')]
     pub namespace: Vec<String>,
-    /// Number of reconciles that run at the same time
+    /// Number of reconciles that run at the same time, in each namespace where there are several
     #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,

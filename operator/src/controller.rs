@@ -25,6 +25,7 @@ pub use error::Error;
 #[cfg(test)]
 pub(crate) use observe::stores::WATCH;
 
+use context::api;
 use failures::FIRST_RETRY;
 use flux_contract::labels;
 use futures::StreamExt as _;
@@ -32,7 +33,7 @@ use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as RunError};
 use observe::stores::{
-    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, managed, mini_clusters, population,
+    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, count, managed, mini_clusters,
     strip_config_map, strip_job, strip_pod, strip_service,
 };
 use std::future::ready;
@@ -100,23 +101,22 @@ pub async fn run(
     synced: impl Fn() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let client = &context.client;
-    let cache = Arc::clone(&context.cache);
-    let (store, clusters) = mini_clusters(scope.apis(client), cache, synced);
+    let (client, only) = (context.client.clone(), scope.namespace.as_deref());
+    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.cache), synced);
     let ours = &managed("");
     if !context.begin_watches() {
         return;
     }
     let writers = &context.writers;
-    let jobs = controlled(scope.apis(client), &writers.jobs, ours, MINI_CLUSTER, strip_job);
+    let jobs = controlled(api(&client, only), &writers.jobs, ours, MINI_CLUSTER, strip_job);
     let services =
-        controlled(scope.apis(client), &writers.services, ours, MINI_CLUSTER, strip_service);
+        controlled(api(&client, only), &writers.services, ours, MINI_CLUSTER, strip_service);
     let config_maps =
-        controlled(scope.apis(client), &writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
+        controlled(api(&client, only), &writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
     // The operator must notice that a pod of `spec.services` ends, or does not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let services_pods = controlled(
-        scope.apis(client),
+        api(&client, only),
         &writers.services_pods,
         &of_services,
         MINI_CLUSTER,
@@ -124,9 +124,9 @@ pub async fn run(
     );
     // Of a Job's pods the operator watches only the leads: their end decides the run.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
-    let leads = controlled(scope.apis(client), &writers.leads, &of_leads, JOB, strip_pod);
+    let leads = controlled(api(&client, only), &writers.leads, &of_leads, JOB, strip_pod);
     let demand_changes = context.demands.changes(store.clone());
-    context.metrics.set_population(population(store.clone(), Arc::clone(&context.cache)));
+    context.metrics.add_count(count(store.clone(), Arc::clone(&context.cache)));
     Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(jobs)

@@ -100,22 +100,18 @@ impl Context {
 /// Which namespaces to reconcile, and how many MiniClusters at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// The only namespaces; if empty, all.
-    pub namespaces: Vec<String>,
+    /// The only namespace; by default all.
+    pub namespace: Option<String>,
     /// Number of reconciles at the same time, never two of one MiniCluster.
     pub concurrency: u16,
 }
 
-impl Scope {
-    /// What to watch for objects of a kind.
-    pub(super) fn apis<K>(&self, client: &Client) -> Vec<Api<K>>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        if self.namespaces.is_empty() {
-            return vec![Api::all(client.clone())];
-        }
-        let each = self.namespaces.iter();
-        each.map(|namespace| Api::namespaced(client.clone(), namespace)).collect()
+pub(super) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     }
 }

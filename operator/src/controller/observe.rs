@@ -10,7 +10,6 @@ pub(super) mod gang;
 pub(super) mod image_volumes;
 mod kept;
 pub(super) mod lifecycle;
-mod lists;
 pub(super) mod mini_cluster_cache;
 pub(super) mod next_run;
 mod pending;

@@ -21,7 +21,7 @@ async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool
     world.server.remove(CLUSTER);
     world.server.deliver_all_except(held);
     let (stop, stopped) = oneshot::channel::<()>();
-    let scope = Scope { namespaces: vec!["work".to_owned()], concurrency: 1 };
+    let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
     let shutdown = async {
         // A failed test drops the sender, which also ends this.
         let _ = stopped.await;

@@ -125,7 +125,7 @@ pub(crate) fn new_operator(server: &Server, metrics: &Arc<Metrics>) -> Context {
 
 /// Runs the controller of the namespace for ever.
 pub(crate) fn control(context: Arc<Context>) -> impl Future<Output = ()> {
-    let scope = Scope { namespaces: vec!["work".to_owned()], concurrency: 2 };
+    let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
     run(context, scope, || {}, pending())
 }
 

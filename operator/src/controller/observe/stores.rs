@@ -4,7 +4,6 @@
 //! MiniCluster, or for pods a Job, owns; without the fields that the operator does not read; and of a large object,
 //! or of one that exceeds the memory limit, only its identity ([`Kept`]): the operator reads it when it needs it.
 
-use super::lists::listed;
 use super::kept::{Kept, SharedKept, Stage, is_whole};
 use super::mini_cluster_cache::{MiniClusterCache, namespaced_name};
 use crate::controller::job_ext::is_finished;
@@ -16,7 +15,7 @@ use flux_api::cluster::validate::of_kueue;
 use flux_api::crd::MiniCluster;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::labels;
-use futures::{FutureExt as _, Stream, TryStreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -46,6 +45,12 @@ pub(crate) fn managed(more: &str) -> String {
 
 pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
+
+/// Objects in one page of a first list where the API server does not stream it. A whole page is in memory, and an
+/// object may have 1.5 MiB.
+const FIRST_LIST_PAGE: u32 = 20;
+/// How often a streamed first list may begin without coming to its end.
+const UNFINISHED_LISTS: u32 = 3;
 
 /// Prefix of the operator's annotations.
 const OUR_PREFIX: &str = "flux-framework.org/";
@@ -149,14 +154,14 @@ pub(crate) const WATCH: u32 = 20;
 /// Watches all MiniClusters. The stream has those whose specification, or labels or annotations for a queue, changed.
 /// Calls `synced` whenever the list is complete, and then removes deleted ones from the cache.
 pub(crate) fn mini_clusters(
-    apis: Vec<Api<MiniClusterMeta>>,
+    api: Api<MiniClusterMeta>,
     cache: Arc<MiniClusterCache>,
     synced: impl Fn() + Send + 'static,
 ) -> (Store<MiniClusterMeta>, impl Stream<Item = watcher::Result<MiniClusterMeta>> + Send + 'static)
 {
     let (store, writer) = reflector::store();
     let stored = store.clone();
-    let stream = listed(apis, watcher::Config::default())
+    let stream = listed(api, watcher::Config::default())
         .default_backoff()
         .modify(|cluster| strip_metadata(&mut cluster.metadata))
         .reflect(writer)
@@ -183,21 +188,53 @@ pub(crate) fn mini_clusters(
     (store, stream)
 }
 
+/// Watches; the API server streams the first list object by object, so that one object is in memory. Where it cannot
+/// (before Kubernetes 1.34, or with the feature `WatchList` off), the list comes in pages, as also where a stream does
+/// not end in the time of a watch.
+fn listed<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+{
+    let paged = watcher(api.clone(), config.clone().page_size(FIRST_LIST_PAGE));
+    let mut begun = 0;
+    let streams = move |event: &watcher::Result<Event<K>>| {
+        match event {
+            Ok(Event::Init) => begun += 1,
+            Ok(Event::InitDone) => begun = 0,
+            _ => {}
+        }
+        let is_refused = matches!(
+            event,
+            Err(watcher::Error::WatchStartFailed(kube::Error::Api(status)))
+                if matches!(status.code, 400 | 422)
+        );
+        let works = !is_refused && begun <= UNFINISHED_LISTS;
+        if !works {
+            tracing::info!("the API server does not stream first lists: they come in pages");
+        }
+        ready(works)
+    };
+    watcher(api, config.streaming_lists()).take_while(streams).chain(paged)
+}
+
 /// A function that counts the MiniClusters in `store` for the metrics.
-pub(crate) fn population(
+pub(crate) fn count(
     store: Store<MiniClusterMeta>,
     cache: Arc<MiniClusterCache>,
-) -> impl Fn() -> Population {
-    move || {
-        let all = store.state();
-        Population::of(all.iter().map(|it| cache.known(&**it)), Timestamp::now())
+) -> impl Fn(&Population) {
+    move |population| {
+        let now = Timestamp::now();
+        store.state().iter().for_each(|it| population.add(cache.known(&**it), now));
     }
 }
 
 /// Watches objects that `selector` selects and an object of kind `controller` owns, and keeps them in a store.
 /// `strip` removes the fields that nobody reads, and returns the stage of the object.
 pub(crate) fn controlled<K>(
-    apis: Vec<Api<K>>,
+    api: Api<K>,
     kept: &SharedKept<K>,
     selector: &str,
     controller: &'static str,
@@ -208,7 +245,7 @@ where
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
     let kept = Arc::clone(kept);
-    listed(apis, watcher::Config::default().timeout(WATCH).labels(selector))
+    listed(api, watcher::Config::default().timeout(WATCH).labels(selector))
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
         .map_ok(move |event| kept.lock().write(event, strip))

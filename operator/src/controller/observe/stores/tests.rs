@@ -1,5 +1,4 @@
 use super::*;
-use futures::StreamExt as _;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::PodStatus;
 use kube::Client;
@@ -23,7 +22,7 @@ async fn a_deleted_minicluster_without_an_event_is_forgotten() {
     let answer = Response::new(Body::from(end.to_string().into_bytes()));
     let is_synced = Arc::new(AtomicBool::new(false));
     let synced = Arc::clone(&is_synced);
-    let (_, stream) = mini_clusters(vec![Api::all(client)], Arc::clone(&cache), move || {
+    let (_, stream) = mini_clusters(Api::all(client), Arc::clone(&cache), move || {
         synced.store(true, Ordering::Release);
     });
     let listed = async {
@@ -52,7 +51,7 @@ async fn a_list_that_is_not_streamed_comes_in_pages() {
     for (code, answer, streams) in [(422, refusal.to_string(), 1), (200, String::new(), 4)] {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let api: Api<ConfigMap> = Api::all(Client::new(service, "apps"));
-        let mut watch: Pin<_> = Box::pin(listed(vec![api], watcher::Config::default()));
+        let mut watch: Pin<_> = Box::pin(listed(api, watcher::Config::default()));
         let requests = async {
             let mut begun = 0;
             loop {
