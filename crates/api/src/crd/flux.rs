@@ -312,13 +312,10 @@ pub struct FluxContainer {
     /// How the agent and the view come into the pods.
     pub install: Option<Install>,
 
-    /// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`:
-    /// in memory (`tmpfs`), where a copy of the view is written faster, and as fast on a node whose
-    /// disk has much to do. Then all of the volume counts as memory of the pod as long as the pod
-    /// is there: first against the limit of the container that writes it, so the view must fit into
-    /// the memory limit of the init container (`resources`, or the runner's), and into the limits
-    /// of all containers. With `install: Image` nothing is copied, and the volume holds only what
-    /// the brokers write. Default `Disk`.
+    /// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`: in memory
+    /// (`tmpfs`), which counts as memory of the pod: the view must fit into the memory limits of the init container
+    /// (`resources`, or the runner's) and of all containers. With `install: Image` nothing is copied, and the
+    /// volume holds only what the brokers write. Default `Disk`.
     pub medium: Medium,
 
     /// Name of the volume that holds Flux and, with `Copy`, of the init container. Default `flux-view`.
