@@ -8,8 +8,8 @@ mod runs;
 pub(crate) use population::{KnownMiniCluster, Population, Summary};
 pub(crate) use runs::{End, StatusChange};
 
-use population::PREFIX;
 use parking_lot::Mutex;
+use population::PREFIX;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;

@@ -16,6 +16,7 @@ use flux_contract::cluster_domain;
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,9 +75,9 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         context.keep_finished = arguments.keep_finished.and_then(|number| number.try_into().ok());
         (Arc::new(context), Scope { namespace, concurrency: arguments.concurrency })
     };
-    let mut namespaces: Vec<_> = arguments.namespace.into_iter().map(Some).collect();
+    let mut namespaces: BTreeSet<_> = arguments.namespace.into_iter().map(Some).collect();
     if namespaces.is_empty() {
-        namespaces.push(None);
+        namespaces.insert(None);
     }
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(heartbeat(Arc::clone(&health)));
@@ -249,7 +250,8 @@ fn when_each_has_called(
 ) -> impl Iterator<Item = impl Fn() + Send + 'static> {
     let (missing, then) = (Arc::new(AtomicUsize::new(count)), Arc::new(then));
     (0..count).map(move |_| {
-        let (missing, then, is_first) = (missing.clone(), then.clone(), AtomicBool::new(true));
+        let (missing, then, is_first) =
+            (Arc::clone(&missing), Arc::clone(&then), AtomicBool::new(true));
         move || {
             if is_first.swap(false, Ordering::AcqRel) {
                 missing.fetch_sub(1, Ordering::AcqRel);
@@ -306,9 +308,12 @@ mod tests {
 
     #[test]
     fn the_operator_is_ready_when_each_controller_has_its_list() {
-        let (counted, seen) = (Arc::new(AtomicUsize::new(0)), |it: &AtomicUsize| it.load(Ordering::Relaxed));
+        let (counted, seen) =
+            (Arc::new(AtomicUsize::new(0)), |it: &AtomicUsize| it.load(Ordering::Relaxed));
         let count = Arc::clone(&counted);
-        let all = when_each_has_called(2, move || drop(count.fetch_add(1, Ordering::Relaxed)));
+        let all = when_each_has_called(2, move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
         let [one, other] = all.collect::<Vec<_>>().try_into().ok().unwrap();
         one();
         one();

@@ -135,7 +135,10 @@ fn page() -> Result<String> {
     command.arg("--template-files=../../e2e/src/product/chart.md.gotmpl");
     let page = printed(command.current_dir(checkout()?.join(DIRECTORY)))?;
     let unexplained = page.lines().find(|line| line.ends_with("|  |"));
-    ensure!(unexplained.is_none(), "a value without a comment that begins with `# --`: {unexplained:?}");
+    ensure!(
+        unexplained.is_none(),
+        "a value without a comment that begins with `# --`: {unexplained:?}"
+    );
     Ok(page)
 }
 
@@ -185,7 +188,8 @@ fn holds_files_as_they_are(helm: &Path) -> Result<()> {
         let name = rule["alert"].as_str().unwrap_or_default().to_owned();
         let runbook = rule["annotations"].as_object_mut().and_then(|it| it.remove("runbook_url"));
         let anchor = format!("/docs/operations.md#{}", name.to_lowercase());
-        let leads_there = runbook.as_ref().and_then(Value::as_str).is_some_and(|it| it.ends_with(&anchor));
+        let leads_there =
+            runbook.as_ref().and_then(Value::as_str).is_some_and(|it| it.ends_with(&anchor));
         ensure!(leads_there && page.contains(&format!("\n### {name}\n")), "{name}: {runbook:?}");
     }
     ensure!(rules == read("rules.yaml")?, "the PrometheusRule is {rules}");

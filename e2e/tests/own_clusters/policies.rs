@@ -6,7 +6,8 @@ use e2e::cache::Cache;
 use e2e::kubernetes::go_programs;
 use flux_contract::OVERLAY_PORT;
 
-const OPERATOR: &str = include_str!("../../../deploy/components/network-policy/network-policy.yaml");
+const OPERATOR: &str =
+    include_str!("../../../deploy/components/network-policy/network-policy.yaml");
 const PAGE: &str = include_str!("../../../docs/how-to/restricted-clusters.md");
 /// The ports of the operator.
 const METRICS: u16 = 8080;
@@ -23,7 +24,12 @@ async fn reaches(from: &Instance<'_>, address: &str, port: u16) -> bool {
     from.exec(0, &["timeout", "2", "bash", "-c", &connect]).await.is_ok()
 }
 
-async fn until_reaches(from: &Instance<'_>, address: &str, port: u16, expected: bool) -> Result<()> {
+async fn until_reaches(
+    from: &Instance<'_>,
+    address: &str,
+    port: u16,
+    expected: bool,
+) -> Result<()> {
     let what = format!("{address}:{port} to be in reach: {expected}");
     until_true(&what, async || Ok(reaches(from, address, port).await == expected)).await
 }

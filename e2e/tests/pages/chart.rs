@@ -28,7 +28,10 @@ fn the_schema_is_strict_and_has_every_alert() {
     let alerts: BTreeSet<_> = alerts.as_object().unwrap().keys().map(String::as_str).collect();
     let rules = parsed("files/rules.yaml");
     let rules = rules["groups"][0]["rules"].as_array().unwrap();
-    assert_eq!(rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect::<BTreeSet<_>>(), alerts);
+    assert_eq!(
+        rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect::<BTreeSet<_>>(),
+        alerts
+    );
 }
 
 #[test]
