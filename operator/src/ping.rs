@@ -2,17 +2,25 @@
 //! no rights.
 
 use anyhow::{Context as _, Result};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Wait between two attempts, and the time of one.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Connects to `address`, for at most `limit`. A Service leads only to operators that are ready.
 pub fn ping(address: &str, limit: Duration) -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("start a thread")?;
+    runtime.block_on(connect(address, limit))
+}
+
+async fn connect(address: &str, limit: Duration) -> Result<()> {
     let begin = Instant::now();
-    while let Err(error) = connect(address) {
+    loop {
+        let attempt = timeout(INTERVAL, TcpStream::connect(address)).await;
+        let Err(error) = attempt.unwrap_or_else(|late| Err(late.into())) else { return Ok(()) };
         if begin.elapsed() >= limit {
             return Err(error).with_context(|| {
                 format!(
@@ -21,12 +29,6 @@ pub fn ping(address: &str, limit: Duration) -> Result<()> {
                 )
             });
         }
-        sleep(INTERVAL);
+        sleep(INTERVAL).await;
     }
-    Ok(())
-}
-
-fn connect(address: &str) -> std::io::Result<()> {
-    let mut addresses = address.to_socket_addrs()?;
-    addresses.try_for_each(|it| TcpStream::connect_timeout(&it, INTERVAL).map(drop))
 }
