@@ -1,4 +1,4 @@
-//! NetworkPolicies that are enforced: the operator's own, and the one of the pages for MiniClusters. On a cluster of its
+//! Network policies that are enforced: the operator's own, and the one of the pages for MiniClusters. On a cluster of its
 //! own, because a program decides about every connection between pods. Needs root.
 
 use crate::prelude::*;
