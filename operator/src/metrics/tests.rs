@@ -110,7 +110,9 @@ fn what_a_leader_has_done_is_exported() {
             seen(State::Degraded, "Degraded", false, Some(200)),
             new,
         ];
-        all.into_iter().for_each(|it| population.add(it, at(100)));
+        for it in all {
+            population.add(it, at(100));
+        }
     });
     expect_test::expect_file!["tests/leader.txt"].assert_eq(&exported(&metrics));
 }
