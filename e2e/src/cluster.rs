@@ -93,7 +93,7 @@ impl Cluster {
     }
 
     /// `program`, which reaches the cluster by `KUBECONFIG`, from wherever it is started.
-    pub(crate) fn program(&self, program: &Path) -> Command {
+    pub fn program(&self, program: &Path) -> Command {
         match self {
             Self::Own(cluster) => cluster.program(program),
             Self::External(external) => {

@@ -32,6 +32,14 @@ pub enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Wait until an operator is ready behind the Service of its metrics
+    Ping {
+        /// Name and port of the Service: flux-operator-metrics:8080
+        address: String,
+        /// Seconds to wait
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        timeout: u32,
+    },
 }
 
 /// Options of `run`.
@@ -60,10 +68,10 @@ pub struct RunArguments {
     /// Domain of the cluster's Services; by default the one in the resolv.conf of the operator's pod
     #[arg(long, env = "FLUX_OPERATOR_CLUSTER_DOMAIN", value_name = "DOMAIN")]
     pub cluster_domain: Option<String>,
-    /// Watch this namespace only
-    #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Number of reconciles that run at the same time
+    /// Watch this namespace only, or these, separated by commas
+    #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE", value_delimiter = ',')]
+    pub namespace: Vec<String>,
+    /// Number of reconciles that run at the same time, in each namespace where there are several
     #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,

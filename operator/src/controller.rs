@@ -33,7 +33,7 @@ use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as RunError};
 use observe::stores::{
-    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, managed, mini_clusters, population,
+    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, count, managed, mini_clusters,
     strip_config_map, strip_job, strip_pod, strip_service,
 };
 use std::future::ready;
@@ -126,7 +126,7 @@ pub async fn run(
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let leads = controlled(api(&client, only), &writers.leads, &of_leads, JOB, strip_pod);
     let demand_changes = context.demands.changes(store.clone());
-    context.metrics.set_population(population(store.clone(), Arc::clone(&context.cache)));
+    context.metrics.add_count(count(store.clone(), Arc::clone(&context.cache)));
     Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(jobs)

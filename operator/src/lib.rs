@@ -7,4 +7,5 @@ pub mod cli;
 pub mod controller;
 pub mod leader;
 pub mod metrics;
+pub mod ping;
 pub mod run;

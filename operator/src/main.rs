@@ -8,10 +8,12 @@ use flux_api::crd::definition::definition;
 use flux_api::images;
 use flux_api::offline::{self, Checker};
 use flux_operator::cli::{Cli, Command, LogFormat};
+use flux_operator::ping::ping;
 use flux_operator::run;
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 /// Prints `text` to the standard output. A closed output is no failure.
@@ -49,6 +51,11 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Validate { files } => Ok(check(&files)),
+        Command::Ping { address, timeout } => {
+            ping(&address, Duration::from_secs(timeout.into()))?;
+            print_line(&format!("an operator is ready at {address}"));
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

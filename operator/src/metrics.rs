@@ -8,6 +8,7 @@ mod runs;
 pub(crate) use population::{KnownMiniCluster, Population, Summary};
 pub(crate) use runs::{End, StatusChange};
 
+use parking_lot::Mutex;
 use population::PREFIX;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -20,13 +21,15 @@ use prometheus_client::registry::Registry;
 use requests::Requests;
 use runs::Runs;
 use std::fmt;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Failure {
     category: &'static str,
 }
+
+/// Adds MiniClusters to a population.
+type Count = Box<dyn Fn(&Population) + Send + Sync>;
 
 /// The operator's metrics.
 pub struct Metrics {
@@ -37,8 +40,8 @@ pub struct Metrics {
     is_leader: Gauge,
     runs: Runs,
     requests: Requests,
-    /// Counts the MiniClusters; not set in a stand-by operator.
-    population: OnceLock<Box<dyn Fn() -> Population + Send + Sync>>,
+    /// What each controller counts; a stand-by operator has none.
+    counts: Mutex<Vec<Count>>,
 }
 
 impl Default for Metrics {
@@ -69,8 +72,8 @@ impl Default for Metrics {
         registry.register("build", "The release of this operator", Info::new(version));
         let runs = Runs::registered(&mut registry);
         let requests = Requests::registered(&mut registry);
-        let population = OnceLock::new();
-        Self { registry, reconciles, failures, duration, is_leader, runs, requests, population }
+        let counts = Mutex::default();
+        Self { registry, reconciles, failures, duration, is_leader, runs, requests, counts }
     }
 }
 
@@ -92,13 +95,9 @@ impl Metrics {
         self.is_leader.set(leader.into());
     }
 
-    /// Sets the function that counts the MiniClusters at each scrape.
-    pub(crate) fn set_population(
-        &self,
-        population: impl Fn() -> Population + Send + Sync + 'static,
-    ) {
-        // A process runs one controller, so a second call cannot happen.
-        let _ = self.population.set(Box::new(population));
+    /// Adds a controller's function that counts its MiniClusters at each scrape.
+    pub(crate) fn add_count(&self, count: impl Fn(&Population) + Send + Sync + 'static) {
+        self.counts.lock().push(Box::new(count));
     }
 
     /// The layer that counts a client's requests to the API server.
@@ -110,9 +109,13 @@ impl Metrics {
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode_registry(&mut text, &self.registry)?;
-        if let Some(population) = self.population.get() {
-            encode_registry(&mut text, &population().registry())?;
+        let counts = self.counts.lock();
+        if !counts.is_empty() {
+            let population = Population::new();
+            counts.iter().for_each(|count| count(&population));
+            encode_registry(&mut text, &population.registry())?;
         }
+        drop(counts);
         encode_eof(&mut text)?;
         Ok(text)
     }

@@ -16,8 +16,10 @@ use flux_contract::cluster_domain;
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -59,26 +61,30 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         cluster_domain: arguments.cluster_domain.or_else(|| own_domain(&config)),
         ..Defaults::new(arguments.view_image, arguments.arm_view_image, arguments.install)
     };
-    let context = Arc::new({
+    let images =
+        Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy };
+    let client = {
         // A client's connections run in the runtime in which the client was created.
         let _workers = workers.enter();
-        let mut context = Context::new(
-            client(config, &metrics)?,
-            Some(arguments.identity),
-            Arc::clone(&metrics),
-            Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
-            defaults,
-        );
+        client(config, &metrics)?
+    };
+    let controller = |namespace| {
+        let identity = Some(arguments.identity.clone());
+        let (metrics, images) = (Arc::clone(&metrics), images.clone());
+        let mut context = Context::new(client.clone(), identity, metrics, images, defaults.clone());
         context.keep_finished = arguments.keep_finished.and_then(|number| number.try_into().ok());
-        context
-    });
+        (Arc::new(context), Scope { namespace, concurrency: arguments.concurrency })
+    };
+    let mut namespaces: BTreeSet<_> = arguments.namespace.into_iter().map(Some).collect();
+    if namespaces.is_empty() {
+        namespaces.insert(None);
+    }
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(heartbeat(Arc::clone(&health)));
     tokio::spawn(check_definition(own_client, Arc::clone(&health)));
     let served = endpoints.serve(Arc::clone(&health), Arc::clone(&metrics));
     let operator = Operator {
-        context,
-        scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
+        controllers: namespaces.into_iter().map(controller).collect(),
         health,
         metrics,
         workers: workers.clone(),
@@ -167,8 +173,8 @@ async fn served_definition(client: &Client) -> kube::Result<Value> {
 }
 
 struct Operator {
-    context: Arc<Context>,
-    scope: Scope,
+    /// One for each namespace that the operator serves, or one for all.
+    controllers: Vec<(Arc<Context>, Scope)>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     workers: Handle,
@@ -204,26 +210,57 @@ impl Operator {
     /// Reconciles until a stop signal arrives. Dropping this future cancels the running reconciles.
     async fn reconcile(self) -> Result<()> {
         let health = self.health;
-        let synced = move || {
+        let synced = when_each_has_called(self.controllers.len(), move || {
             tracing::info!("all MiniClusters have been listed");
             health.set_ready();
-        };
-        let stop = self.stop.clone();
-        let work = controller::run(self.context, self.scope, synced, self.stop.cancelled_owned());
+        });
+        let stop = self.stop;
         let mut tasks = JoinSet::new();
-        tasks.spawn_on(work, &self.workers);
+        for ((context, scope), synced) in self.controllers.into_iter().zip(synced) {
+            let work = controller::run(context, scope, synced, stop.clone().cancelled_owned());
+            tasks.spawn_on(work, &self.workers);
+        }
+        let all_ended = async {
+            while let Some(ended) = tasks.join_next().await {
+                ended.context("run the controller")?;
+                if !stop.is_cancelled() {
+                    break;
+                }
+            }
+            Ok(())
+        };
         let grace_over = async {
             stop.cancelled().await;
             sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
-            ended = tasks.join_next() => ended.unwrap_or(Ok(())).context("run the controller"),
+            ended = all_ended => ended,
             () = grace_over => {
                 tracing::warn!(?SHUTDOWN_GRACE, "reconciles are still running; the operator stops without waiting for them");
                 Ok(())
             }
         }
     }
+}
+
+/// So many functions; when each has been called, and again whenever one is called after that, they call `then`.
+fn when_each_has_called(
+    count: usize,
+    then: impl Fn() + Send + Sync + 'static,
+) -> impl Iterator<Item = impl Fn() + Send + 'static> {
+    let (missing, then) = (Arc::new(AtomicUsize::new(count)), Arc::new(then));
+    (0..count).map(move |_| {
+        let (missing, then, is_first) =
+            (Arc::clone(&missing), Arc::clone(&then), AtomicBool::new(true));
+        move || {
+            if is_first.swap(false, Ordering::AcqRel) {
+                missing.fetch_sub(1, Ordering::AcqRel);
+            }
+            if missing.load(Ordering::Acquire) == 0 {
+                then();
+            }
+        }
+    })
 }
 
 /// Runs `work` while `candidate` holds the Lease, and drops it when the Lease is lost.
@@ -267,6 +304,23 @@ mod tests {
         assert!(response.expect("an end").is_err());
         assert!(begin.elapsed() >= READ_TIMEOUT, "{:?}", begin.elapsed());
         assert!(READ_TIMEOUT > Duration::from_secs(WATCH.into()), "a watch may be silent");
+    }
+
+    #[test]
+    fn the_operator_is_ready_when_each_controller_has_its_list() {
+        let (counted, seen) =
+            (Arc::new(AtomicUsize::new(0)), |it: &AtomicUsize| it.load(Ordering::Relaxed));
+        let count = Arc::clone(&counted);
+        let all = when_each_has_called(2, move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let [one, other] = all.collect::<Vec<_>>().try_into().ok().unwrap();
+        one();
+        one();
+        assert_eq!(seen(&counted), 0);
+        other();
+        one();
+        assert_eq!(seen(&counted), 2);
     }
 
     #[test]

@@ -42,16 +42,57 @@ app.kubernetes.io/component: operator
 {{- end }}
 {{- end -}}
 
-{{- /* The name of an image of this project: root context, value. */ -}}
+{{- /* Metadata of an object: root, name; and, if it has any, namespace, labels and annotations of its own. */ -}}
+{{- define "flux-operator.metadata" -}}
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . | quote }}
+  {{- end }}
+  labels:
+    {{- include "flux-operator.labels" .root | nindent 4 }}
+    {{- with .labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "flux-operator.serviceAccount" -}}
+{{- $own := ternary (include "flux-operator.fullname" .) "default" .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default $own -}}
+{{- end -}}
+
+{{- /* The namespaces that the operator serves, as JSON; empty: all. */ -}}
+{{- define "flux-operator.watched" -}}
+{{- if and .Values.watchNamespace .Values.watchNamespaces -}}
+{{- fail "watchNamespace and watchNamespaces are both set: put all namespaces into watchNamespaces" -}}
+{{- end -}}
+{{- .Values.watchNamespaces | default (compact (list .Values.watchNamespace)) | toJson -}}
+{{- end -}}
+
+{{- /* The whole name of an image, with another host in it if one is set: root, name. */ -}}
+{{- define "flux-operator.mirrored" -}}
+{{- $name := index . 1 -}}
+{{- with (index . 0).Values.global.imageRegistry -}}
+{{- printf "%s/%s" . (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $name "") -}}
+{{- else -}}
+{{- $name -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name of an image of this project: root, value. */ -}}
 {{- define "flux-operator.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
 {{- $name := printf "%s/%s" ($image.registry | default $root.Values.registry) $image.repository -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" $name $image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $name ($image.tag | default $root.Chart.AppVersion) -}}
+{{- $version := printf ":%s" ($image.tag | default $root.Chart.AppVersion) -}}
+{{- with $image.digest -}}
+{{- $version = printf "@%s" . -}}
 {{- end -}}
+{{- include "flux-operator.mirrored" (list $root (print $name $version)) -}}
 {{- end -}}
 
 {{- /*

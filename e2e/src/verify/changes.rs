@@ -14,8 +14,12 @@ pub(super) type Paths = &'static [&'static str];
 
 pub(super) const CHART: Paths = &[
     "deploy/",
+    "docs/chart.md",
+    "docs/operations.md",
+    "e2e/go/helm-docs/",
     "e2e/go/helm/",
     "e2e/kubernetes/src/kubernetes/version.rs",
+    "e2e/src/product/chart.md.gotmpl",
     "e2e/src/product/chart.rs",
     "e2e/src/product/chart.yaml",
     "e2e/src/product/install.rs",

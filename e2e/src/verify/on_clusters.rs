@@ -24,11 +24,11 @@ const OWN_CLUSTERS: &str = "own_clusters";
 /// The program of the tests that share a cluster.
 const SHARED_CLUSTER: &str = "shared_cluster";
 
-/// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
-/// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
+/// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler, another containerd
+/// and what enforces network policies take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
 /// clients ask; and the removal of several MiniClusters, 64 pods on a node, more clusters, over IPv6 and with an API of
 /// metrics, and two clusters at once keep the processors busy.
-const NIGHTLY: [&str; 12] = [
+const NIGHTLY: [&str; 13] = [
     "cpu_manager",
     "devices",
     "dns",
@@ -38,6 +38,7 @@ const NIGHTLY: [&str; 12] = [
     "metrics_api",
     "network",
     "outages",
+    "policies",
     "removal",
     "two_clusters",
     "two_nodes",

@@ -32,6 +32,8 @@ const OWN: &str =
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/non-root/minicluster.yaml");
 /// The namespace of operators for one namespace.
 const TEAM: &str = "team";
+/// Another namespace that the chart's operator serves after an upgrade.
+const OTHER_TEAM: &str = "other-team";
 /// A namespace in which other operators serve MiniClusters.
 const USERS: &str = "users";
 
@@ -73,6 +75,7 @@ fn try_every_way(options: Options) -> Result<()> {
     let scratch = tempfile::tempdir_in(target_directory).context("making a directory")?;
     // The first case finds the definition of another operator, which it replaces, and a MiniCluster, which it runs.
     restricted_namespace(&environment, USERS)?;
+    restricted_namespace(&environment, OTHER_TEAM)?;
     environment.kubectl(&["apply", "-f", OTHER_CRD])?;
     environment.await_definition()?;
     environment.kubectl(&["apply", "--namespace", USERS, "-f", EXAMPLE])?;
@@ -117,15 +120,18 @@ impl Case<'_> {
     fn try_it(&self) -> Result<()> {
         self.prepare()?;
         self.install()?;
-        self.run_example()?;
+        self.run_example(self.users())?;
         if self.way == Way::Chart && !self.only {
             self.helm_waits()?;
         }
         self.upgrade()?;
         self.has_more()?;
-        self.run_example()?;
+        self.run_example(self.users())?;
         if self.only {
             self.has_few_rights()?;
+        }
+        if self.way == Way::Chart {
+            self.chart_has_more()?;
         }
         self.uninstall()?;
         self.kubectl(&["get", "customresourcedefinition", DEFINITION])?;
@@ -170,14 +176,16 @@ impl Case<'_> {
     /// Exchanges the operator for one with more options.
     fn upgrade(&self) -> Result<()> {
         if self.way == Way::Kustomization {
-            return self.kustomize(&["network-policy", "pod-disruption-budget"]);
+            return self.kustomize(&["dashboard", "network-policy", "pod-disruption-budget"]);
         }
         if !self.only {
             let shown = self.environment.output_of(self.helm, &["show", "crds", CHART])?;
             self.apply("-f", &self.write("shown.yaml", &shown)?)?;
         }
-        let more = "replicas=2,podDisruptionBudget.enabled=true,networkPolicy.enabled=true";
-        self.helm("upgrade", &["--set", more])
+        let more = "replicas=2,podDisruptionBudget.enabled=true,networkPolicy.enabled=true,dashboard.enabled=true";
+        let several = format!("watchNamespace=,watchNamespaces={{{TEAM},{OTHER_TEAM}}}");
+        let more = if self.only { format!("{more},{several}") } else { more.to_owned() };
+        self.helm("upgrade", &["--set", &more])
     }
 
     /// Installs or upgrades by a kustomization based on one of those in `deploy/`, and waits until the operator is ready.
@@ -230,6 +238,7 @@ impl Case<'_> {
     /// Checks that the options of the upgrade are in force.
     fn has_more(&self) -> Result<()> {
         self.kubectl(&["get", "networkpolicy,poddisruptionbudget", NAME, "-oname"])?;
+        self.kubectl(&["get", "configmap", "flux-operator-dashboard"])?;
         let replicas = self.kubectl(&["get", "deployment", NAME, "-ojsonpath={.spec.replicas}"])?;
         ensure!(replicas == "2", "{replicas} operators");
         Ok(())
@@ -256,9 +265,20 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Runs a MiniCluster in a namespace that the operator serves.
-    fn run_example(&self) -> Result<()> {
-        let namespace = if self.only { TEAM } else { USERS };
+    /// Checks that Helm's test passes, and that the operator of one namespace now serves another one too.
+    fn chart_has_more(&self) -> Result<()> {
+        let test = ["test", NAME, "--namespace", self.namespace(), "--timeout=3m"];
+        self.environment.output_of(self.helm, &test)?;
+        if self.only { self.run_example(OTHER_TEAM) } else { Ok(()) }
+    }
+
+    /// A namespace that the operator serves.
+    fn users(&self) -> &'static str {
+        if self.only { TEAM } else { USERS }
+    }
+
+    /// Runs a MiniCluster in this namespace.
+    fn run_example(&self, namespace: &str) -> Result<()> {
         for words in [
             &["apply", "-f", EXAMPLE][..],
             &["wait", "minicluster/non-root", "--for=condition=Complete", "--timeout=3m"],

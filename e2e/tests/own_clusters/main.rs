@@ -15,6 +15,7 @@ mod large;
 mod metrics_api;
 mod network;
 mod outages;
+mod policies;
 mod removal;
 mod stopped_in_runc;
 mod two_clusters;

@@ -2,6 +2,7 @@
 //! book. And the imports of all crates.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
+mod chart;
 mod commands;
 mod imports;
 mod links;

@@ -64,18 +64,16 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    pub(crate) fn of(all: impl IntoIterator<Item = KnownMiniCluster>, now: Timestamp) -> Self {
+    /// One without MiniClusters.
+    pub(super) fn new() -> Self {
         let population = Self::default();
         for state in WAITING {
             drop(population.longest_wait.get_or_create(&InState { state: state.to_string() }));
         }
-        for observed in all {
-            population.add(observed, now);
-        }
         population
     }
 
-    fn add(&self, observed: KnownMiniCluster, now: Timestamp) {
+    pub(crate) fn add(&self, observed: KnownMiniCluster, now: Timestamp) {
         self.pending.inc_by(observed.is_pending.into());
         let Some(Summary { state, reason, in_queue, waits_since }) = observed.summary else {
             let unknown = StateAndReason { state: "Unknown".to_owned(), reason: "" };

@@ -76,6 +76,21 @@ fn the_command_prints_the_definition_in_deploy() {
 }
 
 #[test]
+fn ping_waits_for_a_listener() {
+    let ping = |address: &str| {
+        let output = operator(&["ping", address, "--timeout=0"], Path::new("."), "");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answer = (Some(0), format!("an operator is ready at {address}\n"), String::new());
+    assert_eq!(ping(&address), answer);
+    drop(listener);
+    let (code, _, error) = ping(&address);
+    assert!(code == Some(1) && error.contains("NetworkPolicy") && error.contains("refused"));
+}
+
+#[test]
 fn every_example_is_valid() {
     let entries =
         fs::read_dir(in_repository("examples")).unwrap().map(|entry| entry.unwrap().path());

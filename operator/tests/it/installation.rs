@@ -161,8 +161,23 @@ fn selectors_fit_the_pods_and_the_monitor_finds_the_metrics() {
     assert_eq!(service["spec"]["selector"], *labels);
     assert_eq!(service["spec"]["ports"][0]["name"], monitor["endpoints"][0]["port"]);
     assert!(monitor["endpoints"][0]["port"].is_string());
-    let kustomization = &objects("components/service-monitor/kustomization.yaml")[0];
-    assert_eq!(kustomization["resources"], json!(["service-monitor.yaml"]));
+}
+
+#[test]
+fn each_component_adds_the_object_of_its_name() {
+    for (name, kind) in [
+        ("alerts", "PrometheusRule"),
+        ("dashboard", "ConfigMap"),
+        ("network-policy", "NetworkPolicy"),
+        ("pod-disruption-budget", "PodDisruptionBudget"),
+        ("service-monitor", "ServiceMonitor"),
+    ] {
+        let kustomization = &objects(&format!("components/{name}/kustomization.yaml"))[0];
+        assert_eq!(kustomization["kind"], "Component");
+        assert_eq!(kustomization["resources"], json!([format!("{name}.yaml")]));
+        let added = objects(&format!("components/{name}/{name}.yaml"));
+        assert!(added.len() == 1 && added[0]["kind"] == kind, "{added:?}");
+    }
 }
 
 /// API group, resource, verbs.

@@ -221,13 +221,13 @@ where
 }
 
 /// A function that counts the MiniClusters in `store` for the metrics.
-pub(crate) fn population(
+pub(crate) fn count(
     store: Store<MiniClusterMeta>,
     cache: Arc<MiniClusterCache>,
-) -> impl Fn() -> Population {
-    move || {
-        let all = store.state();
-        Population::of(all.iter().map(|it| cache.known(&**it)), Timestamp::now())
+) -> impl Fn(&Population) {
+    move |population| {
+        let now = Timestamp::now();
+        store.state().iter().for_each(|it| population.add(cache.known(&**it), now));
     }
 }
 
