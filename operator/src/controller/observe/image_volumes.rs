@@ -112,7 +112,8 @@ async fn check(client: &Client) -> Result<LacksByTaints, String> {
             any |= info.is_some();
             let lack = info.and_then(|info| node_has(&node.name_any(), info).err());
             let Some(lack) = lack else { continue };
-            let taints: Vec<Taint> = node.spec.taints.iter().filter(keeps_away).cloned().collect();
+            let taints = node.spec.taints.iter().filter(|taint| keeps_away(taint));
+            let taints: Vec<Taint> = taints.cloned().collect();
             if taints.is_empty() {
                 return for_all(lack);
             }
@@ -130,7 +131,7 @@ async fn check(client: &Client) -> Result<LacksByTaints, String> {
 
 /// Whether pods without a toleration never get to nodes with this taint. Kubernetes' own are states that pass: a node that
 /// is cordoned, say, gets pods again.
-fn keeps_away(taint: &&Taint) -> bool {
+fn keeps_away(taint: &Taint) -> bool {
     taint.effect != "PreferNoSchedule" && !taint.key.starts_with("node.kubernetes.io/")
 }
 
