@@ -44,6 +44,16 @@ impl Example {
     }
 }
 
+/// Whether a step of the example expects this line in a log, or from a program.
+pub fn expects(name: &str, line: &str) -> Result<bool> {
+    let fits = |step: &Step| match step {
+        Step::Prints(pattern) | Step::Output(pattern) => expectation::matches(pattern, line),
+        Step::OutputExactly(patterns) => patterns.iter().any(|it| expectation::matches(it, line)),
+        _ => false,
+    };
+    Ok(Example::load(name)?.steps.iter().any(fits))
+}
+
 fn object(path: &Path) -> Result<Value> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_saphyr::from_str(&text).with_context(|| format!("understanding {}", path.display()))

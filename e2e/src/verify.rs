@@ -7,7 +7,7 @@ mod on_clusters;
 mod report;
 mod tools;
 
-pub use self::tools::CARGO_DENY_VERSION;
+pub use self::tools::{CARGO_DENY_VERSION, MDBOOK_VERSION};
 
 pub(crate) use self::arguments::Arguments;
 use self::changes::{CHART, DASHBOARD, KSTATUS, MODEL, Passed, TESTS, WORKFLOWS};

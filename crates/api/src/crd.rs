@@ -157,15 +157,15 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,
 
-    /// A size by demand: the operator asks the lead what its queue needs, and adds pods for jobs that wait. It removes
-    /// pods that no job has needed for a while, the highest indexes first. The MiniCluster starts with `size` pods. The
-    /// operator must reach port 18049 of the lead's pod. The field cannot be added while the MiniCluster runs. Default:
-    /// the size is `size`.
+    /// A size by demand: the operator adds pods for jobs that wait in Flux's queue, and removes pods that no job
+    /// has needed for a while, the highest indexes first. The MiniCluster starts with `size` pods. The operator
+    /// must reach port 18049 of the lead's pod. The field cannot be added while the MiniCluster runs. Default: the
+    /// size is `size`.
     pub autoscale: Option<Autoscale>,
 
-    /// Number of brokers that must be online before the command runs. In a queue of Kueue it is also the number of pods
-    /// with which the queue may start the MiniCluster if there is no quota for `size`; the missing pods are then never
-    /// added. Default: with `autoscale` its `minSize`; else `size` if more hosts are registered, else all hosts.
+    /// Number of brokers that must be online before the command runs. A queue of Kueue may start the MiniCluster
+    /// with so many pods if there is no quota for `size`; the missing pods are then never added. Default: with
+    /// `autoscale` its `minSize`; else `size` if more hosts are registered, else all hosts.
     #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
 
@@ -181,7 +181,7 @@ pub struct MiniClusterSpec {
     #[serde(default)]
     pub interactive: bool,
 
-    /// The runner's command launches Flux jobs itself (a workflow manager): it is not wrapped in
+    /// The command launches Flux jobs itself (a workflow manager): it is not wrapped in
     /// `flux submit`. Same as `launcher` of the container that runs Flux. Default false.
     #[serde(default)]
     pub launcher: bool,
@@ -191,12 +191,12 @@ pub struct MiniClusterSpec {
     #[schemars(extend("maxProperties" = 256))]
     pub job_labels: BTreeMap<String, String>,
 
-    /// Longest run time in seconds, from the start of the lead's container, as batch systems count it. Then the agent
-    /// ends the run within the grace period of the pods, and the run fails with reason `DeadlineExceeded` and exit code
-    /// 72; pods and logs stay. The deadline may be changed during the run (the lead learns of it in about a minute). If
-    /// the lead never starts, the Job fails half an hour after the deadline, and its pods and logs are deleted. With
-    /// `pod.restartPolicy: OnFailure`, or if the deadline was not given at the start, the Job controller counts from
-    /// the start of the Job, and also deletes pods and logs. Default 31500000 (nearly a year).
+    /// Longest run time in seconds, from the start of the lead's container. Then the agent ends the run within the
+    /// grace period of the pods, with reason `DeadlineExceeded` and exit code 72; pods and logs stay. It may be
+    /// changed during the run. If the lead never starts, the Job fails half an hour after the deadline, and its
+    /// pods and logs are deleted. With `pod.restartPolicy: OnFailure`, or a deadline that was first given during
+    /// the run, the Job controller counts from the start of the Job, and deletes pods and logs. Default 31500000
+    /// (nearly a year).
     #[serde(default = "deadline_seconds")]
     #[educe(Default(expression = deadline_seconds()))]
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
@@ -214,16 +214,16 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub start_deadline_seconds: Option<i64>,
 
-    /// Seconds without a job and without a session after which an interactive MiniCluster ends in order, and is complete.
+    /// Seconds without a job and without a session after which an interactive MiniCluster ends, and is complete.
     /// A session is a program that `kubectl flux shell`, `exec` or `run --interactive` has started in the lead's pod, or
     /// that it has left there. Default: it ends when somebody ends it.
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub idle_deadline_seconds: Option<i64>,
 
-    /// Suspend the MiniCluster: its jobs are ended, its state is dumped to the `archive` if there is one, its pods are
-    /// deleted, and everything else stays. When this is false again, the instance starts again, with the state of the
-    /// archive; a command runs again from its beginning. Other fields may change in between, as during a run. Not
-    /// together with the label `kueue.x-k8s.io/queue-name`: then the Kueue queue decides. Default false.
+    /// Suspend the MiniCluster: its jobs are ended, its state is dumped to the `archive` if there is one, and its
+    /// pods are deleted. When this is false again, the instance starts again with the state of the archive, and the
+    /// command from its beginning. Other fields may change in between, as during a run. In a queue of Kueue, the
+    /// queue decides instead.
     #[serde(default)]
     pub suspend: bool,
 
@@ -237,10 +237,9 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
 
-    /// Names the run. With another value a MiniCluster that has finished runs again, with all fields as they are then:
-    /// its Job is deleted with its pods, and a new one is created. While a run goes on or is suspended, another value
-    /// and the changes that this run cannot take wait for its end, after which the next run begins, also with `cleanup`
-    /// or `ttlSecondsAfterFinished`. Without a value, or if it is removed, nothing runs again.
+    /// Names the run. With another value a MiniCluster that has finished runs again, with all fields as they are
+    /// then: its Job is deleted with its pods, and a new one is created. During a run another value waits for the
+    /// run's end, with the changes that this run cannot take. Without a value, nothing runs again.
     #[schemars(length(min = 1, max = 63))]
     pub run_id: Option<String>,
 

@@ -13,6 +13,9 @@ use std::process::Command;
 /// The release of cargo-deny that checks the dependencies, here and in workflows.
 pub const CARGO_DENY_VERSION: &str = "0.20.2";
 
+/// The release of mdBook that builds the book, here and in workflows.
+pub const MDBOOK_VERSION: &str = "0.5.4";
+
 /// A program that `cargo install` builds.
 struct Tool {
     checked: &'static str,
@@ -46,7 +49,7 @@ const TOOLS: [Tool; 3] = [
     Tool {
         checked: "the documentation is a book",
         name: "mdbook",
-        version: "0.5.4",
+        version: MDBOOK_VERSION,
         options: &["--no-default-features", "--features=search"],
         arguments: &["build"],
     },

@@ -6,8 +6,10 @@ mod commands;
 mod imports;
 mod links;
 mod manifests;
+mod outputs;
 mod page;
 mod versions;
+mod words;
 mod workflows;
 
 use e2e::product::checkout;

@@ -39,6 +39,10 @@ impl Page {
         Self { path: path.to_owned(), text }
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     fn events(&self) -> impl Iterator<Item = Event<'_>> {
         Parser::new_ext(&self.text, Options::ENABLE_TABLES)
     }
@@ -90,7 +94,7 @@ impl Page {
         rows.map(cells).collect()
     }
 
-    /// The anchors of its headings, as the repository's host and mdBook make them.
+    /// The anchors of its headings, as the repository's host and mdBook make them, and those that it gives itself.
     pub(crate) fn anchors(&self) -> Vec<String> {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let headings = self.sources(|event| matches!(event, Event::Start(Tag::Heading { .. })));
@@ -101,7 +105,11 @@ impl Page {
             *before += 1;
             anchor + &suffix
         });
-        anchors.collect()
+        let given = self.events().filter_map(|event| {
+            let Event::InlineHtml(tag) = event else { return None };
+            Some(tag.strip_prefix("<a id=\"")?.strip_suffix("\">")?.to_owned())
+        });
+        anchors.chain(given).collect()
     }
 
     /// The text of what begins with such an event, as it is written.

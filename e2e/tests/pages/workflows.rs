@@ -1,8 +1,9 @@
 //! The workflows use fixed versions, and a release can be installed.
 
 use crate::repository;
-use e2e::verify::CARGO_DENY_VERSION;
+use e2e::verify::{CARGO_DENY_VERSION, MDBOOK_VERSION};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 
 fn yaml(path: &str) -> Value {
@@ -25,6 +26,45 @@ fn a_version_without_a_date_is_not_released() {
         assert_eq!(release_notes(heading), None, "{heading}");
     }
     assert_eq!(release_notes("0.1.0 - 2026-12-24").as_deref(), Some("\nNew.\n\n"));
+}
+
+/// Runs git, or a script with git, in a directory; without settings of this machine.
+fn git(program: &str, arguments: &[&str], directory: &Path) -> String {
+    let mut command = Command::new(program);
+    for (name, value) in [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")] {
+        command.env(name, value);
+    }
+    for of in ["AUTHOR", "COMMITTER"] {
+        command
+            .env(format!("GIT_{of}_NAME"), "test")
+            .env(format!("GIT_{of}_EMAIL"), "test@example.org");
+    }
+    let output = command.args(arguments).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn books_of_all_versions_are_published_side_by_side() {
+    let root = tempfile::tempdir().unwrap();
+    let [site, checkout] = ["site", "checkout"].map(|name| root.path().join(name));
+    git("git", &["init", "--bare", "site"], root.path());
+    git("git", &["init", "checkout"], root.path());
+    git("git", &["commit", "--allow-empty", "--message", "All"], &checkout);
+    git("git", &["remote", "add", "origin", site.to_str().unwrap()], &checkout);
+    std::fs::create_dir_all(checkout.join("target/book")).unwrap();
+    let script = repository().join(".github/publish-book");
+    for (version, leads_to) in [("main", "main/"), ("0.1", "latest/"), ("main", "latest/")] {
+        let page = format!("<a href=\"https://host/edit/main/book/docs/{version}.md\">");
+        std::fs::write(checkout.join("target/book/page.html"), page).unwrap();
+        git(script.to_str().unwrap(), &[version], &checkout);
+        let page = git("git", &["show", &format!("gh-pages:{version}/page.html")], &site);
+        assert_eq!(page, format!("<a href=\"https://host/edit/main/docs/{version}.md\">"));
+        let index = git("git", &["show", "gh-pages:index.html"], &site);
+        assert!(index.contains(&format!("url={leads_to}")), "{index}");
+    }
+    let latest = git("git", &["show", "gh-pages:latest/index.html"], &site);
+    assert!(latest.contains("url=../0.1/"), "{latest}");
 }
 
 #[test]
@@ -66,6 +106,14 @@ fn advisories_are_checked_weekly_by_the_same_cargo_deny() {
     let commands: Vec<_> = steps.iter().filter_map(|step| step["run"].as_str()).collect();
     let install = format!("cargo install --locked cargo-deny --version {CARGO_DENY_VERSION}");
     assert_eq!(commands, [install.as_str(), "cargo deny check advisories"]);
+}
+
+#[test]
+fn the_book_is_published_by_the_mdbook_that_checks_it() {
+    let text = std::fs::read_to_string(repository().join(".github/workflows/book.yaml")).unwrap();
+    assert!(text.contains(&format!(
+        "mdbook --version {MDBOOK_VERSION} --no-default-features --features=search"
+    )));
 }
 
 #[test]

@@ -45,7 +45,7 @@ use e2e::prelude::*;
 
 /// What most of these tests use.
 mod prelude {
-    pub(crate) use crate::{lacks_real_flux, succeeds, trial, with_real_flux};
+    pub(crate) use crate::{lacks_real_flux, succeeds, trial, with_our_images, with_real_flux};
     pub(crate) use e2e::prelude::*;
 }
 
@@ -74,6 +74,23 @@ fn with_real_flux(
         purpose,
         async |trial| if lacks_real_flux(what, why)? { Ok(()) } else { body(trial).await },
     );
+}
+
+/// [`with_real_flux`] with images that are in no registry, which only clusters of ours have.
+fn with_our_images(purpose: &str, what: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
+    succeeds(|environment| {
+        if lacks_real_flux(what, "it needs real Flux")? {
+            return Ok(());
+        }
+        if !environment.is_own() {
+            notes::not_run(
+                what,
+                "its image, which is in no registry, is made for clusters of ours only",
+            );
+            return Ok(());
+        }
+        environment.trial(purpose, body)
+    });
 }
 
 /// Runs `body` on the environment that all tests share, and panics with its error.

@@ -13,11 +13,10 @@ fn specification(image: &str, command: &str, flags: &str) -> String {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_program_whose_ranks_would_be_alone_is_refused() {
-    trial("lone-ranks", async |trial| {
-        let view = View::from_environment()?;
-        if !view.is_real() || view.has_pmix()? {
-            let why = "it needs real Flux without flux-pmix";
-            notes::not_run("the refusal of Open MPI 5", why);
+    let what = "the refusal of Open MPI 5";
+    with_our_images("lone-ranks", what, async |trial| {
+        if View::from_environment()?.has_pmix()? {
+            notes::not_run(what, "it needs real Flux without flux-pmix");
             return Ok(());
         }
         for (name, image, command, flags, words) in [
@@ -35,7 +34,7 @@ fn a_program_whose_ranks_would_be_alone_is_refused() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_rank_that_dies_ends_the_job_and_is_named() {
-    with_real_flux("dead-rank", "a rank of MPI that dies", "it needs real Flux", async |trial| {
+    with_our_images("dead-rank", "a rank of MPI that dies", async |trial| {
         let command = "if test $FLUX_TASK_RANK = 3; then exit 7; fi; exec mpi-sum";
         let dies = trial
             .start("dies", &specification("mpi-example:1", command, "-o exit-timeout=1s"))

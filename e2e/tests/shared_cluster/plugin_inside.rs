@@ -157,6 +157,10 @@ fn images_without_shell_and_users_without_account_are_entered() {
             securityContext: {runAsUser: 54321, runAsGroup: 54321}}]}";
         let _other = instance(trial, "other", other).await?;
         enters(trial, "other", &["sh", "-c"], "54321")?;
+        if !View::from_environment()?.has_c_library()? {
+            notes::not_run("an image without a shell is entered", "the view has no C library");
+            return Ok(());
+        }
         let _bare = instance(trial, "bare", bare).await?;
         // Its user can write at home and nowhere else.
         copies(trial, "bare", "")?;

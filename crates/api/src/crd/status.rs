@@ -32,6 +32,15 @@ pub struct MiniClusterStatus {
     pub maximum_size: i32,
 
     /// The conditions in one word.
+    /// - `Pending`: accepted; no pod runs yet.
+    /// - `Starting`: pods run; not enough brokers are online.
+    /// - `Running`: the brokers that are needed are online.
+    /// - `Degraded`: the lead was ready and is not any more, for longer than a moment.
+    /// - `Ending`: the lead has ended, or the Job was suspended, and pods are left; or another lead is to follow.
+    /// - `Complete`: the command ended with exit code 0.
+    /// - `Failed`: the command failed, or could not be run.
+    /// - `Suspended`: the Job is suspended.
+    /// - `Invalid`: the specification was refused: see the condition `Accepted`.
     pub state: Option<State>,
 
     /// The reason of the most important condition: of `Complete` or `Failed` after the end, of `Accepted` if nothing

@@ -2,7 +2,6 @@
 //! fields are those of the definition, so that a new one cannot be forgotten.
 
 use crate::reference::page::{Example, examples};
-use crate::reference::page_in_docs;
 use crate::support::documents;
 use flux_api::cluster::Cluster;
 use flux_api::cluster::validate::validate;
@@ -27,7 +26,7 @@ const PLACES: &[(&str, &str, usize)] = &[
 const COMMANDS: &[(&str, Option<&str>)] =
     &[(".commands.script", None), (".noWrapEntrypoint", Some("serve"))];
 
-/// Paths of fields, and the specifications in which the page shows them, of a MiniCluster that is called `hello`.
+/// Paths of fields, and the specifications of their examples, of a MiniCluster that is called `hello`.
 static EXAMPLES: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
     let of_spec = |Example { path, yaml }: Example| {
         let path = path.strip_prefix("spec")?.replace(".<name>", "{}");
@@ -35,7 +34,7 @@ static EXAMPLES: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
         let document: Value = serde_saphyr::from_str(&yaml.replace(name, "hello")).unwrap();
         Some((path, document["spec"].clone()))
     };
-    examples(&page_in_docs()).into_iter().filter_map(of_spec).collect()
+    examples().into_iter().filter_map(of_spec).collect()
 });
 
 /// Fields that change no object: tests of the operator show their effect.
@@ -135,7 +134,7 @@ enum Effect {
     Nothing,
 }
 
-/// [`base`] with the page's example of the field at `path`, or of what that lies in.
+/// [`base`] with the example of the field at `path`, or of what that lies in.
 fn with_example(path: &str, position: usize) -> Value {
     let (list, path) = match path.strip_prefix(".services[]") {
         Some(rest) => ("services", format!(".containers[]{rest}")),

@@ -1,4 +1,4 @@
-//! The examples of the page have an effect, and are accepted.
+//! The examples have an effect, and are accepted.
 
 use crate::reference::page::{Example, document, examples, ordered};
 use flux_api::cluster::validate::validate;
@@ -8,7 +8,7 @@ use flux_testkit::samples::defaults;
 use serde_json::Value;
 
 fn of_the_page() -> Vec<Example> {
-    let found = examples(&super::page_in_docs());
+    let found = examples();
     assert!(found.len() > 120, "{found:#?}");
     found
 }

@@ -92,49 +92,29 @@ pub(super) fn type_name(path: &str, schema: &Value) -> String {
     if is_quantity { "quantity" } else { name }.to_owned()
 }
 
-/// The limits of a field in its schema as texts.
+/// The limits of a number, and the values of an enumeration, as texts.
 pub(super) fn limits(schema: &Value) -> Vec<String> {
     let mut all = Vec::new();
-    let ranges = [
-        ("minimum", "maximum", ""),
-        ("minLength", "maxLength", " characters"),
-        ("minItems", "maxItems", " items"),
-        ("minProperties", "maxProperties", " entries"),
-    ];
-    for (minimum, maximum, of) in ranges {
-        all.extend(range(&schema[minimum], &schema[maximum], of));
-    }
+    all.extend(range(&schema["minimum"], &schema["maximum"]));
     let items = &schema["items"];
-    all.extend(
-        range(&items["minimum"], &items["maximum"], "").map(|range| format!("each {range}")),
-    );
-    if let Some(values) = schema["enum"].as_array() {
-        let values: Vec<String> = values.iter().map(|value| format!("`{}`", text(value))).collect();
+    all.extend(range(&items["minimum"], &items["maximum"]).map(|range| format!("each {range}")));
+    let values = schema["enum"].as_array().into_iter().flatten();
+    let values: Vec<String> = values.map(|value| format!("`{}`", text(value))).collect();
+    // A description that has them explains them.
+    let description = schema["description"].as_str().unwrap_or_default();
+    if !values.iter().all(|value| description.contains(value.as_str()) || value == "`\"\"`") {
         all.push(format!("one of {}", values.join(", ")));
     }
     all
 }
 
-fn range(minimum: &Value, maximum: &Value, of: &str) -> Option<String> {
+fn range(minimum: &Value, maximum: &Value) -> Option<String> {
     match (minimum.as_f64().map(|_| text(minimum)), maximum.as_f64().map(|_| text(maximum))) {
-        (Some(minimum), _) if minimum == "1" && maximum.is_null() && of == " characters" => {
-            Some("not empty".to_owned())
-        }
-        (Some(minimum), Some(maximum)) => Some(format!("{minimum} to {maximum}{of}")),
-        (Some(minimum), None) => Some(format!("at least {minimum}{of}")),
-        (None, Some(maximum)) => Some(format!("at most {maximum}{of}")),
+        (Some(minimum), Some(maximum)) => Some(format!("{minimum} to {maximum}")),
+        (Some(minimum), None) => Some(format!("at least {minimum}")),
+        (None, Some(maximum)) => Some(format!("at most {maximum}")),
         (None, None) => None,
     }
-}
-
-/// The rules of a schema: the field of each, `""` for the whole, and its message.
-pub(super) fn rules(schema: &Value) -> Vec<(String, String)> {
-    let rules = schema["x-kubernetes-validations"].as_array();
-    let rule = |rule: &Value| {
-        let field = rule["fieldPath"].as_str().unwrap_or_default();
-        (field.to_owned(), rule["message"].as_str().unwrap_or_default().to_owned())
-    };
-    rules.into_iter().flatten().map(rule).collect()
 }
 
 /// A value as one writes it in YAML. The schema writes limits as floating point numbers.

@@ -1,27 +1,23 @@
-//! The page that explains every field: from the CRD and the examples, which are written in the page itself.
+//! The page that explains every field: from the CRD and the examples.
 
-use crate::reference::fields::{
-    Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
-};
+use crate::reference::fields::{Field, fields, limits, same_as, text, type_name};
 use flux_api::crd::MiniCluster;
 use flux_api::fixtures::with_images;
 use flux_testkit::any_spec::OBJECT;
+use flux_testkit::field_path::get;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-const INTRODUCTION: &str = "<!-- Generated, see crates/api/tests/it/reference/; changes here are lost, but for those of the examples and their order. -->
+const INTRODUCTION: &str = "<!-- Generated, see crates/api/tests/it/reference/; changes here are lost. -->
 
 # MiniCluster
 
-Every field of `flux-framework.org/v1alpha2`, kind `MiniCluster`. Only `spec.containers` must be
-given, with an `image` for each container; most examples leave that out. Defaults apply whether or not the object
-around a field is given.
+Every field of `flux-framework.org/v1alpha2`, kind `MiniCluster`. Only `spec.containers` must be given, with an `image`
+for each container. Each row begins with an example of its field, which is not its default. In paths, `[]` is each item
+of a list and `<name>` each entry of a map. A MiniCluster's name is a DNS label of at most 52 characters.
 
-In paths, `[]` is each item of a list and `<name>` each entry of a map. The API server refuses what is
-marked as refused. `kubectl flux validate FILE` reports the same, and more, without a cluster: every
-fault with its path and line. It takes files, directories and `-` for the standard input, and ends with 0
-if everything is valid, with 1 if there is a fault, and with 2 if something cannot be read.
+`kubectl flux validate FILE` reports all faults with path and line, without a cluster; `kubectl explain` shows this text.
 ";
 
 /// A field's path, and YAML that shows it at its place in a document. Fields without which it would be refused or
@@ -32,63 +28,92 @@ pub(crate) struct Example {
     pub(crate) yaml: String,
 }
 
-/// The examples of a page, in its order: below the heading of each field.
-pub(crate) fn examples(page: &str) -> Vec<Example> {
-    let sections = page.split("\n#").filter_map(|section| section.split_once("`\n"));
-    let example = |(heading, text): (&str, &str)| {
-        let (_, yaml) = text.split_once("\n```yaml\n")?;
-        let (yaml, _) = yaml.split_once("```\n")?;
-        let (_, path) = heading.split_once('`')?;
-        Some(Example { path: path.to_owned(), yaml: yaml.to_owned() })
+/// The examples of all fields, in the order of the page.
+pub(crate) fn examples() -> Vec<Example> {
+    let example = |text: &str| {
+        let (path, yaml) = text.split_once('\n').unwrap();
+        Example { path: path.to_owned(), yaml: yaml.to_owned() }
     };
-    sections.filter_map(example).collect()
+    include_str!("examples.yaml").split("---\n# ").skip(1).map(example).collect()
 }
 
-/// The page, as Markdown, with these examples.
-pub(super) fn page(examples: &[Example]) -> String {
-    let all = ordered(examples);
-    let objects = |of_status: bool| {
-        let objects = all.iter().filter_map(|field| Some((field.inner.clone()?, Some(field))));
-        objects.filter(move |(path, _)| path != "spec" && path.starts_with("status") == of_status)
-    };
-    let mut sections = vec![("spec".to_owned(), None)];
-    sections.extend(objects(false));
-    sections.push(("status".to_owned(), None));
-    sections.extend(objects(true));
-    let mut page = format!("{INTRODUCTION}\n");
-    for (path, _) in &sections {
-        let depth = path.matches('.').count().saturating_sub(usize::from(path.contains("<name>")));
-        let _ = writeln!(page, "{}- [`{path}`](#{})", "  ".repeat(depth), anchor(path));
-    }
-    page.push_str(&metadata());
-    for (path, field) in sections {
-        page.push_str(&section(&path, field, &all, examples));
+/// The page, as Markdown.
+pub(super) fn page() -> String {
+    let examples = examples();
+    let all = ordered(&examples);
+    let mut page = INTRODUCTION.to_owned();
+    for path in sections(&all) {
+        page.push_str(&section(path, &all, &examples));
     }
     page
 }
 
-/// The section of one object: its description, its fields, and the objects in it.
-fn section(path: &str, object: Option<&Field>, all: &[Field], examples: &[Example]) -> String {
+/// The objects of the page, each where its first field without fields of its own is.
+fn sections(all: &[Field]) -> Vec<&str> {
+    let mut sections: Vec<&str> = Vec::new();
+    for field in all.iter().filter(|field| field.inner.is_none()) {
+        if !sections.contains(&field.parent()) {
+            sections.push(field.parent());
+        }
+    }
+    sections
+}
+
+/// The section of one object: its description, the objects in it, and its fields.
+fn section(path: &str, all: &[Field], examples: &[Example]) -> String {
     let mut section = format!("\n## `{path}`\n");
-    if let Some(object) = object {
-        section.push_str(&about(object, all, examples));
+    if let Some(object) = all.iter().find(|field| field.inner.as_deref() == Some(path)) {
+        let _ = write!(section, "\n{}\n", about(object));
     }
     let own = all.iter().filter(|field| field.parent() == path);
     let (objects, leaves): (Vec<&Field>, _) = own.partition(|field| field.inner.is_some());
+    let link = |inner: &String| format!("[`{inner}`](#{})", anchor(inner));
+    let objects: Vec<_> =
+        objects.into_iter().filter_map(|it| it.inner.as_ref()).map(link).collect();
     if !objects.is_empty() {
-        section.push_str("\nIn here, each with a section of its own:\n\n");
+        let _ = write!(section, "\nObjects: {}\n", objects.join(", "));
     }
-    for inner in objects.into_iter().filter_map(|object| object.inner.as_deref()) {
-        let _ = writeln!(section, "- [`{inner}`](#{})", anchor(inner));
-    }
+    section.push_str("\n| field | type | meaning |\n|---|---|---|\n");
     for field in leaves {
-        let _ = write!(section, "\n### `{}`\n", field.path);
-        section.push_str(&about(field, all, examples));
+        let example = examples.iter().find(|example| example.path == field.path).unwrap();
+        let cells = [shown(example), facts(field), about(field)];
+        let [shown, facts, about] = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
+        let _ = writeln!(
+            section,
+            "| <a id=\"{}\"></a>`{shown}` | {facts} | {about} |",
+            anchor(&field.path)
+        );
     }
     section
 }
 
-/// The identifier that renderers of Markdown give to a heading.
+/// The field's name with its value in the example, in YAML's flow style, if it is short.
+fn shown(example: &Example) -> String {
+    let (_, name) = example.path.rsplit_once('.').unwrap();
+    let document: Value = serde_saphyr::from_str(&example.yaml).unwrap();
+    let value = flow(&get(&document, &example.path.replace(".<name>", "{}"), 0));
+    let short = value.len() <= 40 && !value.contains('\n');
+    if short { format!("{name}: {value}") } else { name.to_owned() }
+}
+
+/// A value in YAML's flow style.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| format!("{key}: {}", flow(value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        }
+        Value::String(text) if serde_saphyr::from_str(text).is_ok_and(|it: Value| it == *value) => {
+            text.clone()
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// The identifier that renderers of Markdown give to a heading, and the page to a row.
 fn anchor(path: &str) -> String {
     let fits = |c: &char| c.is_ascii_alphanumeric();
     path.chars().filter(fits).map(|c| c.to_ascii_lowercase()).collect()
@@ -105,7 +130,7 @@ pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
     let leaves = all.iter().filter(|field| field.inner.is_none()).map(|field| &field.path);
     let leaves: BTreeSet<_> = leaves.collect();
     let shown: BTreeSet<_> = examples.iter().map(|example| &example.path).collect();
-    assert_eq!(leaves, shown, "fields, and examples of them in docs/minicluster.md");
+    assert_eq!(leaves, shown, "fields, and examples of them");
     let position = |field: &Field| {
         let inner = field.inner.as_ref().map(|path| format!("{path}."));
         let belongs = |example: &&Example| {
@@ -120,65 +145,28 @@ pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
     all
 }
 
-/// The section about what belongs to no field of ours.
-fn metadata() -> String {
-    let mut text = "\n## `metadata`\n\nAs of every object of Kubernetes.\n\n".to_owned();
-    for (_, message) in rules(&OBJECT) {
-        let _ = writeln!(text, "- Refused: {message}");
-    }
-    text
-}
-
-/// The text about one field, under its heading.
-fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
+/// Type, default and limits of a field.
+fn facts(field: &Field) -> String {
     let mut facts = vec![type_name(&field.path, &field.schema)];
     if field.required {
         facts.push("required".to_owned());
     }
-    if let Some(default) = field.schema.get("default").filter(|default| !default.is_object()) {
+    let of_spec = field.path.starts_with("spec");
+    if let Some(default) = field.schema.get("default").filter(|it| of_spec && !it.is_object()) {
         facts.push(format!("default `{}`", text(default)));
     }
     facts.extend(limits(&field.schema));
-    let mut about = format!("\n*{}*\n", facts.join(" · "));
-    let example = examples.iter().find(|example| example.path == field.path);
-    let description = description(&field.schema);
-    assert!(!description.is_empty(), "{} has no description", field.path);
-    let _ = write!(about, "\n{description}\n");
+    facts.join(", ")
+}
+
+/// The description of a field, and where its fields are described if that is elsewhere.
+fn about(field: &Field) -> String {
+    let mut about = description(&field.schema).to_owned();
+    assert!(!about.is_empty(), "{} has no description", field.path);
     if let Some(other) = same_as(&field.path) {
-        let _ = write!(about, "\nIts fields are those of [`{other}`](#{}).\n", anchor(other));
-    }
-    if let Some(kind) = kubernetes_type(&field.path) {
-        let _ = write!(about, "\nIts fields are those of `{kind}` in the API of Kubernetes.\n");
-    }
-    let refusals: Vec<String> =
-        refusals(field, all).iter().map(|refusal| format!("- Refused: {refusal}\n")).collect();
-    if !refusals.is_empty() {
-        let _ = write!(about, "\n{}", refusals.concat());
-    }
-    if let Some(example) = example {
-        let _ = write!(about, "\n```yaml\n{}```\n", example.yaml);
+        let _ = write!(about, " Fields: [`{other}`](#{}).", anchor(other));
     }
     about
-}
-
-/// The schemas in which the rules about `field` itself may be written.
-fn layers(schema: &Value) -> [&Value; 3] {
-    [schema, &schema["items"], &schema["additionalProperties"]]
-}
-
-/// The rules about a field: those of the object around it that name it, and its own.
-fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
-    let name = field.path.rsplit_once('.').map_or("", |(_, name)| name);
-    let around = match all.iter().find(|it| it.inner.as_deref() == Some(field.parent())) {
-        Some(object) => object.schema.clone(),
-        None => OBJECT["properties"][field.parent()].clone(),
-    };
-    let around = layers(&around).into_iter().flat_map(rules);
-    let named = around.filter(|(path, _)| path.trim_start_matches('.') == name);
-    let own = layers(&field.schema).into_iter().flat_map(rules).filter(|(path, _)| path.is_empty());
-    // What is the same elsewhere has its rules there.
-    let own = own.filter(|_| field.path == "spec.services" || same_as(&field.path).is_none());
-    named.chain(own).map(|(_, message)| message).collect()
 }
 
 /// The doc comment, without the sentence that only repeats the schema's default.
