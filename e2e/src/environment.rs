@@ -167,6 +167,12 @@ impl Environment {
         self.built.as_ref().map(|built| built.operator.as_path())
     }
 
+    /// Loads a view of another release of Flux into a cluster of programs that were built, and returns its name.
+    pub fn load_another_release(&self) -> Result<Option<&'static str>> {
+        let load = |built: &Binaries| images::load_another_release(&self.cluster, built);
+        self.built.as_ref().map_or(Ok(None), load)
+    }
+
     /// Runs `kubectl` with these arguments and returns the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         printed(&mut self.cluster.kubectl(arguments))

@@ -1,5 +1,6 @@
 //! MiniClusters on a real cluster, in a namespace of their own: applied as a user would apply them.
 
+pub mod checkpoint;
 pub mod evidence;
 pub mod instance;
 pub mod logs;

@@ -175,8 +175,8 @@ fn exit(message: TerminationMessage) -> Outcome {
     Outcome::Exit(Box::new(message))
 }
 
-/// The obstacle of a worker whose broker ended before it had joined, although the lead lets its certificate in. Why the
-/// lead's broker refuses another one is at the lead only: the refused one is just cut off (seen with flux-core 0.84).
+/// The obstacle of a worker whose broker ended before it had joined, although the lead lets its certificate in. The
+/// brokers log why: the refused one for another release, the lead for other hosts (seen with flux-core 0.84 and 0.88).
 pub(crate) fn refusal(broker: &BrokerEnd, why: &str) -> Option<Obstacle> {
     let is_refused = !broker.ran && broker.code != 0 && !broker.lead_lost();
     let message = format!("{why} before it had joined, although the lead lets its certificate in");

@@ -13,12 +13,16 @@ use crate::images::debian::{Program, Recipe, Release, debian};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::images::libraries::with_libraries;
-use crate::progress;
+use crate::{programs, progress};
 use anyhow::{Context as _, Result};
 use flux_api::images::VIEW_IMAGE;
 use flux_contract::Layout;
 use flux_contract::invocation::AGENT_IN_IMAGE;
 use std::path::Path;
+use std::process::Command;
+
+/// A view of another release than that of the tests.
+const OTHER_VIEW: &str = "localhost/flux-e2e/view-of-another-release:1";
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns how an
 /// operator is installed that uses them.
@@ -49,6 +53,28 @@ pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Resul
         load_operating_system(cluster)?;
     }
     Ok(installation)
+}
+
+/// Loads a view of another release, and returns its name: with real Flux that of the archive that
+/// `FLUX_OTHER_VIEW_ARCHIVE` names, if it names one.
+pub(crate) fn load_another_release(
+    cluster: &Cluster,
+    binaries: &Binaries,
+) -> Result<Option<&'static str>> {
+    let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
+    let archive = std::env::var_os("FLUX_OTHER_VIEW_ARCHIVE").filter(|value| !value.is_empty());
+    let layer = if View::from_environment()?.is_real() {
+        let Some(archive) = archive else { return Ok(None) };
+        View::Archive(archive.into()).layer(scratch.path(), binaries)?
+    } else {
+        let stand_in = scratch.path().join("flux");
+        let mut copy = Command::new(&binaries.stand_in);
+        programs::run(copy.args(["--release", "0.84.0"]).arg(&stand_in))?;
+        View::StandIn.layer(scratch.path(), &Binaries { stand_in, ..binaries.clone() })?
+    };
+    let image = Image::new(layer.into_iter().collect(), ImageConfig::default());
+    cluster.load_image(&image, &[OTHER_VIEW])?;
+    Ok(Some(OTHER_VIEW))
 }
 
 /// Loads the plain operating system of the examples.

@@ -28,6 +28,9 @@ fn try_all(environment: &Environment) -> Result<()> {
     })?;
     case(environment, "upgrade", async |trial| {
         operator::what_runs_goes_on_when_the_operator_is_another_one(trial, program).await
+    })?;
+    case(environment, "surplus", async |trial| {
+        operator::the_newest_finished_ones_of_each_namespace_stay(trial, program).await
     })
 }
 

@@ -163,19 +163,32 @@ async fn obstacles(lead: &Trial, second: &Environment) -> Result<()> {
     let clusters = json!({ "bursting": { "clusters": [{ "name": "burst-0", "size": 1 }] } });
     let root = lead.start("root", &spec(&clusters)).await?;
     root.ready().await?;
-    let certificate = another_certificate(&root).await?;
+    let another = another_certificate(&root).await?;
+    let own = root.exec(0, &["cat", "/flux_operator/curve/curve.cert"]).await?;
     let (node, open) = (node_address(lead)?, 30_095);
     expose(lead, open).await?;
+    let flux = |name: &str, certificate: &str, address: &str, port: u16| {
+        let broker = json!({ "name": "root", "size": 1, "address": address, "port": port });
+        let bursting = json!({ "leadBroker": broker, "clusters": [{ "name": name, "size": 1 }] });
+        json!({ "curveCert": certificate, "bursting": bursting })
+    };
     for (name, address, port, remedy) in [
         ("certificate", &*node, open, "flux.curveCertSecret"),
         ("address", NOBODY, open, "leadBroker.address"),
         ("port", &*node, CLOSED, "leadBroker.port"),
     ] {
-        let broker = json!({ "name": "root", "size": 1, "address": address, "port": port });
-        let bursting = json!({ "leadBroker": broker, "clusters": [{ "name": name, "size": 1 }] });
-        let flux = json!({ "curveCert": certificate, "bursting": bursting });
-        far.start(name, &spec(&flux)).await?;
+        far.start(name, &spec(&flux(name, &another, address, port))).await?;
         far.named(name).await_condition("Progressing", remedy).await?;
+    }
+    let mut flux = flux("burst-0", &own, &node, open);
+    if let Some(image) = second.load_another_release()? {
+        flux["container"] = json!({ "image": image });
+        let refused = far.start("burst-0", &spec(&flux)).await?;
+        refused.await_condition("Progressing", "flux.container.image").await?;
+        refused.printed(0, "version mismatched with server").await?;
+    } else {
+        let why = "FLUX_OTHER_VIEW_ARCHIVE names no view of one";
+        notes::not_run("a burst of another release of Flux", why);
     }
     far.clean().await
 }

@@ -31,6 +31,7 @@ fn try_all(environment: &Environment) -> Result<()> {
     case(environment, "network", network::brokers_that_cannot_reach_each_other_join_again)?;
     case(environment, "loss", loss::workers_of_a_lost_node_come_back_with_it)?;
     case(environment, "given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)?;
+    case(environment, "lead", loss::leads_of_a_node_that_is_given_up_begin_again_elsewhere)?;
     // This case is the last, because the kubelet removes images that no pod uses.
     case(environment, "disk", loss::pods_of_a_node_that_runs_short_of_disk_are_evicted)
 }

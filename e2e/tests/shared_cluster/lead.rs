@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use crate::replace::{Loss, lose};
 use crate::suspend::suspended;
+use e2e::trial::checkpoint::ARCHIVE;
 
 /// Workers that wait in a hook: without them there is no quorum.
 const HELD_UP: &str =
@@ -61,19 +62,6 @@ fn with_state(directory: &str) -> String {
     )
 }
 
-/// Waits for a checkpoint that began after this call: the second one from here.
-async fn checkpoint(run: &Instance<'_>) -> Result<()> {
-    for _ in 0..2 {
-        run.exec(0, &["touch", "/tmp/before"]).await?;
-        let newer = "test /state/hard.tgz.checkpoint -nt /tmp/before && echo newer || echo older";
-        until_true("a newer checkpoint", async || {
-            Ok(run.exec(0, &["sh", "-c", newer]).await?.trim() == "newer")
-        })
-        .await?;
-    }
-    Ok(())
-}
-
 #[test]
 #[ignore = "needs a cluster"]
 fn a_lead_that_is_killed_begins_again_with_its_queue() {
@@ -81,25 +69,17 @@ fn a_lead_that_is_killed_begins_again_with_its_queue() {
     let why = "the stand-in for Flux dumps nothing while it runs";
     with_real_flux("checkpoint", what, why, async |trial| {
         let directory = format!("/var/tmp/{}", trial.namespace());
-        let fields = "size: 2, interactive: true, \
-                      archive: {path: /state/hard.tgz, everySeconds: 10}";
-        let run = trial.run("hard", fields, &with_state(&directory)).await?;
+        let fields =
+            format!("size: 2, interactive: true, archive: {{path: {ARCHIVE}, everySeconds: 10}}");
+        let run = trial.run("hard", &fields, &with_state(&directory)).await?;
         let lead = run.ready_with(2).await?;
-        run.flux(&["run", "-N2", "hostname"]).await?;
-        let running = run.flux(&["submit", "-N2", "--exclusive", "sleep", "600"]).await?;
-        run.flux(&["submit", "-N2", "uname"]).await?;
-        checkpoint(&run).await?;
+        let running = run.jobs_in_checkpoint().await?;
         ensure!(run.exec(0, &["ls", "/state"]).await?.trim() == "hard.tgz.checkpoint");
 
         let before = lose(trial, &run, 0, Loss::Memory).await?;
         run.another(0, &before).await?;
         ensure!(run.ready().await? != lead, "the lead is the same");
-        run.printed(0, &format!("jobs that ran then are lost (1): {running}")).await?;
-        run.up(2).await?;
-        run.flux(&["queue", "idle"]).await?;
-        let jobs = run.flux(&["jobs", "-a", "-no", "{name} {status} {exception.type}"]).await?;
-        let jobs: Vec<_> = sorted(&jobs).into_iter().map(str::trim).collect();
-        ensure!(jobs == ["hostname COMPLETED", "sleep FAILED lost", "uname COMPLETED"], "{jobs:?}");
+        run.goes_on_from_checkpoint(&running).await?;
 
         // An orderly end leaves the archive alone.
         run.edit(&json!({ "suspend": true }))?;

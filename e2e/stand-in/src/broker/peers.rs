@@ -3,6 +3,7 @@
 use super::core::{Broker, Severity};
 use super::state::State;
 use crate::overlay::wire::{Downward, Upward};
+use crate::release::release;
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,6 +13,11 @@ fn send(sender: &UnboundedSender<Bytes>, message: &impl Serialize) {
     if let Ok(bytes) = serde_json::to_vec(message) {
         drop(sender.send(Bytes::from(bytes)));
     }
+}
+
+/// A release without the last of its numbers, which brokers have to have in common.
+fn series(release: &str) -> Option<&str> {
+    release.rsplit_once('.').map(|(series, _)| series)
 }
 
 impl Broker {
@@ -87,8 +93,8 @@ impl Broker {
         let message = message.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(message) = message else { return };
         match (message, self.rank_of(link)) {
-            (Upward::Hello(rank, hostname), None) if self.state < State::Cleanup => {
-                self.greet(link, rank, &hostname);
+            (Upward::Hello(rank, hostname, release), None) if self.state < State::Cleanup => {
+                self.greet(link, rank, &hostname, &release);
             }
             (message, Some(rank)) => self.on_rank_message(rank, link, message),
             (_, None) => {
@@ -118,7 +124,7 @@ impl Broker {
         }
     }
 
-    fn greet(&mut self, link: u64, rank: u32, hostname: &str) {
+    fn greet(&mut self, link: u64, rank: u32, hostname: &str, others: &str) {
         let configured = self.host(rank);
         if configured != hostname || rank == 0 {
             let text = format!(
@@ -131,6 +137,13 @@ impl Broker {
         }
         // The worker may have crashed, unnoticed, and come again.
         self.child_gone(rank);
+        let own = release();
+        if series(others) != series(own) {
+            // The lead logs nothing about it, as in real Flux.
+            let text = format!("client ({others}) version mismatched with server ({own})");
+            self.send_down(link, &Downward::Failed(format!("overlay.hello: {text}")));
+            return;
+        }
         self.children.insert(rank, link);
         self.send_down(link, &Downward::State(self.state));
     }

@@ -9,7 +9,7 @@ use crate::jobs::task::Order;
 use crate::output::{Failure, strerror};
 use crate::overlay::wire::Upward;
 use crate::overlay::{accept, bind, keep_connected, load_certificate};
-use crate::release::{Feature, has};
+use crate::release::{Feature, has, release};
 use std::path::Path;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -88,7 +88,8 @@ impl Broker {
         let how = (keys, bootstrap.enable_ipv6, self.connect_limit);
         tokio::spawn(keep_connected(uri, how, outgoing, self.mailbox.clone()));
         self.uplink = Some(sender);
-        self.send_up(&Upward::Hello(self.rank, self.host(self.rank)));
+        let release = release().to_owned();
+        self.send_up(&Upward::Hello(self.rank, self.host(self.rank), release));
         Ok(())
     }
 

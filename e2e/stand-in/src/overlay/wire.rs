@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 /// From a worker to the lead.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Upward {
-    /// The first message: rank and name that the sender has by its own configuration.
-    Hello(u32, String),
+    /// The first message: rank and name that the sender has by its own configuration, and its release.
+    Hello(u32, String, String),
     /// The connection was made again.
     Back,
     /// rc1 is done.

@@ -26,6 +26,14 @@ struct Lead {
     facts: Facts,
 }
 
+/// Makes `flux` the Flux of the site, a stand-in for this release.
+fn use_release(site: &mut Site, release: &str, flux: String) {
+    let mut copy = Command::new(env!("CARGO_BIN_EXE_flux-stand-in"));
+    copy.args(["--release", release, &flux]);
+    assert_eq!(answer(copy).code, Some(0));
+    site.flux = flux.into();
+}
+
 impl Lead {
     fn new(minor: u32) -> Self {
         let mut site = Site::new(1);
@@ -48,10 +56,7 @@ impl Lead {
         for directory in directories.into_iter().chain([layout.run_dir(), layout.state_dir()]) {
             fs::create_dir_all(directory).expect("creates");
         }
-        site.flux = format!("{bin}/flux").into();
-        let mut copy = Command::new(env!("CARGO_BIN_EXE_flux-stand-in"));
-        copy.args(["--release", &format!("0.{minor}.0")]).arg(&site.flux);
-        assert_eq!(answer(copy).code, Some(0));
+        use_release(&mut site, &format!("0.{minor}.0"), format!("{bin}/flux"));
         let set = site.read("R").replace("a[0-0]", "hello-0");
         fs::write(layout.resource_file(), set).expect("writes");
         Self { site, config, facts }
@@ -147,4 +152,22 @@ fn older_releases_refuse_what_newer_ones_get() {
     refused(&flux(47, &["run", "true"]), 1, "`run' is not a flux command");
     let oldest = Lead::new(47);
     assert!(plan(&oldest.config, &oldest.facts).is_err());
+}
+
+/// Two brokers need the first two numbers of their releases in common.
+#[test]
+fn a_worker_of_another_release_is_refused() {
+    let mut site = Site::new(3);
+    let brokers = [(0, "0.88.0"), (1, "0.88.1"), (2, "0.84.0")];
+    let [_lead, _worker, mut other] = brokers.map(|(rank, release)| {
+        let bin = site.path(release);
+        fs::create_dir(&bin).expect("creates");
+        use_release(&mut site, release, format!("{}/flux", bin.display()));
+        site.start(rank, &["-Sbroker.quorum=2"])
+    });
+    site.wait_for_log(1, "quorum->run");
+    assert_eq!(other.code(), Some(1));
+    let text = "overlay.hello: client (0.84.0) version mismatched with server (0.88.0)";
+    site.wait_for_log(2, text);
+    assert!(!site.read("0.err").contains("a2"), "{}", site.read("0.err"));
 }

@@ -110,3 +110,32 @@ async fn data(trial: &Trial) -> Result<BTreeMap<String, String>> {
     let config = trial.api::<ConfigMap>().get("unread-agent").await?;
     config.data.context("the ConfigMap is empty")
 }
+
+async fn await_left(trial: &Trial, expected: &str) -> Result<()> {
+    let names = ["get", "miniclusters", "-ojsonpath={.items[*].metadata.name}"];
+    let is_left = async || Ok(trial.kubectl(&names)? == expected);
+    until_true(&format!("{expected} to be left"), is_left).await
+}
+
+/// An operator that keeps two finds three in one of two namespaces, and then a fourth, which is the oldest and ends last.
+pub(super) async fn the_newest_finished_ones_of_each_namespace_stay(
+    trial: &Trial,
+    program: &Path,
+) -> Result<()> {
+    let users = trial.another("users").await?;
+    let former = start(trial, program, &[])?;
+    let going = trial.run("going", "size: 1", &ends_when_it_may(0)).await?;
+    let finished = [(&users, "a"), (&users, "b"), (trial, "a"), (trial, "b"), (trial, "c")];
+    for (of, name) in finished {
+        of.run(name, "size: 1", "command: 'true'").await?.complete().await?;
+    }
+    former.kill()?;
+    let next = start(trial, program, &[("FLUX_OPERATOR_KEEP_FINISHED", "2")])?;
+    await_left(trial, "b c going").await?;
+    going.go(0).await?;
+    await_left(trial, "c going").await?;
+    going.complete().await?;
+    await_left(&users, "a b").await?;
+    users.clean().await?;
+    next.kill()
+}

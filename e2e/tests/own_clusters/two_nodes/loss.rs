@@ -5,6 +5,7 @@ use super::{
     nodes,
 };
 use crate::prelude::*;
+use e2e::trial::checkpoint::ARCHIVE;
 
 /// Until the node is back Kubernetes cannot know whether its pods have ended, so nothing replaces them.
 pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> Result<()> {
@@ -65,18 +66,64 @@ impl<'run> Halves<'run> {
     }
 }
 
-/// An administrator declares the node out of service.
+/// Loses the second node, which an administrator declares out of service, and starts it again after `moved`.
+async fn give_up_second(trial: &Trial, moved: impl Future<Output = Result<()>>) -> Result<()> {
+    trial.own()?.lose_node(SECOND)?;
+    await_second(trial, "Unknown")?;
+    trial.kubectl(&["taint", "node", SECOND, OUT_OF_SERVICE])?;
+    let moved = Box::pin(moved).await;
+    trial.own()?.start_node(&nodes(), SECOND)?;
+    trial.kubectl(&["taint", "node", SECOND, &format!("{OUT_OF_SERVICE}-")])?;
+    moved
+}
+
 pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     trial: &Trial,
 ) -> Result<()> {
     let halves = Halves::on_second(trial).await?;
-    trial.own()?.lose_node(SECOND)?;
-    await_second(trial, "Unknown")?;
-    trial.kubectl(&["taint", "node", SECOND, OUT_OF_SERVICE])?;
-    let moved = Box::pin(halves.await_elsewhere("LeadLost")).await;
-    trial.own()?.start_node(&nodes(), SECOND)?;
-    trial.kubectl(&["taint", "node", SECOND, &format!("{OUT_OF_SERVICE}-")])?;
-    moved.map(drop)
+    give_up_second(trial, async { halves.await_elsewhere("LeadLost").await.map(drop) }).await
+}
+
+/// A person's instance, and one whose command may be run again, begin again with the last checkpoint, on storage that both
+/// nodes reach.
+pub(super) async fn leads_of_a_node_that_is_given_up_begin_again_elsewhere(
+    trial: &Trial,
+) -> Result<()> {
+    // A directory of this machine, where the nodes have no directory of their own.
+    let shared = trial.own()?.kubeconfig().with_file_name("shared");
+    let is_real = View::from_environment()?.is_real();
+    let mut runs = Vec::new();
+    for (name, fields, command) in [
+        ("people", "interactive: true", String::new()),
+        ("again", "backoffLimit: 1", format!(", {}", then_on(2))),
+    ] {
+        let fields = format!("{fields}, archive: {{path: {ARCHIVE}, everySeconds: 10}}");
+        let directory = shared.join(name);
+        let volumes = format!("volumes: {{state: {{path: /state, hostPath: {directory:?}}}}}");
+        let run = apart(trial, name, &fields, &(volumes + &command), SECOND).await?;
+        let running = if is_real { Some(run.jobs_in_checkpoint().await?) } else { None };
+        runs.push((run, run.pod(0).await?, running));
+    }
+    give_up_second(trial, async {
+        for (run, before, running) in &runs {
+            let lead = run.another(0, before).await?;
+            ensure!(node_of(&lead) == FIRST, "the lead is on {}", node_of(&lead));
+            run.ready().await?;
+            match running {
+                Some(running) => run.goes_on_from_checkpoint(running).await?,
+                None => run.up(2).await?,
+            }
+        }
+        let replaced = runs[0].0.events("involvedObject.name=people,reason=LeadReplaced")?;
+        ensure!(replaced.iter().any(|it| it.contains("its node was lost")), "{replaced:?}");
+        runs[1].0.ends_on(2).await
+    })
+    .await?;
+    if !is_real {
+        let why = "the stand-in for Flux dumps nothing while it runs";
+        notes::not_run("queues of leads whose node is lost", why);
+    }
+    Ok(())
 }
 
 /// The kubelet evicts one pod after the other, and the scheduler puts none there meanwhile.

@@ -112,8 +112,8 @@ async fn check(client: &Client) -> Result<LacksByTaints, String> {
             any |= info.is_some();
             let lack = info.and_then(|info| node_has(&node.name_any(), info).err());
             let Some(lack) = lack else { continue };
-            let keeps_away = |taint: &&Taint| taint.effect != "PreferNoSchedule";
-            let taints: Vec<Taint> = node.spec.taints.iter().filter(keeps_away).cloned().collect();
+            let taints = node.spec.taints.iter().filter(|taint| keeps_away(taint));
+            let taints: Vec<Taint> = taints.cloned().collect();
             if taints.is_empty() {
                 return for_all(lack);
             }
@@ -127,6 +127,12 @@ async fn check(client: &Client) -> Result<LacksByTaints, String> {
             return if any { Ok(lacks) } else { Err("there is no node yet".to_owned()) };
         }
     }
+}
+
+/// Whether pods without a toleration never get to nodes with this taint. Kubernetes' own are states that pass: a node that
+/// is cordoned, say, gets pods again.
+fn keeps_away(taint: &Taint) -> bool {
+    taint.effect != "PreferNoSchedule" && !taint.key.starts_with("node.kubernetes.io/")
 }
 
 /// The reason if the operator may not do `what`; an error for a failure that may pass.

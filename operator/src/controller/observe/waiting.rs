@@ -84,7 +84,7 @@ pub(crate) fn cannot_join(pod: &Pod, obstacle: &Obstacle, now: &Time) -> Waiting
             "; give this MiniCluster the certificate of the lead (flux.curveCertSecret), and delete and create it"
         }
         ObstacleCause::Broker => {
-            "; `flux overlay status` at the lead shows why. Mostly one side has another release of Flux \
+            "; its log or that of the lead shows why. Mostly one side has another release of Flux \
              (`flux --version`: the first two numbers must be the same: flux.container.image), or another list of \
              hosts (flux.bursting)"
         }
