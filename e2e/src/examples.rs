@@ -38,9 +38,10 @@ impl Example {
         Ok(Self { name: name.to_owned(), directory, objects: objects?, steps })
     }
 
-    /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
-    fn has_own_image(&self) -> bool {
-        self.directory.join("Dockerfile").is_file()
+    /// The example whose `Dockerfile` makes its image, which is in no registry.
+    fn maker_of_image(&self) -> Option<&str> {
+        let image = self.objects.last()?["spec"]["containers"][0]["image"].as_str()?;
+        image.strip_suffix("-example:1")
     }
 }
 
