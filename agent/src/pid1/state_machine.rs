@@ -1,4 +1,4 @@
-//! The supervision of a broker as a table of states and events; docs/design/stopping.md has it for readers.
+//! The supervision of a broker as a table of states and events; docs/design/stopping.md has its rules.
 //!
 //! Only [`next`] decides. [`supervise`](super::supervise) turns what happens into events and performs the actions.
 

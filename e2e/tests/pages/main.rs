@@ -9,6 +9,7 @@ mod manifests;
 mod outputs;
 mod page;
 mod versions;
+mod words;
 mod workflows;
 
 use e2e::product::checkout;

@@ -24,7 +24,8 @@ fn applied(typed: &[String]) -> Vec<String> {
     let applies = |name: &String| {
         let directory = format!("examples/{name}");
         typed.iter().flat_map(|line| line.split_whitespace()).any(|word| {
-            word.strip_prefix(&directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            word.strip_prefix(&directory)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     };
     names.filter(applies).collect()
@@ -55,8 +56,14 @@ fn the_page_of_each_example_starts_it_shows_its_output_and_deletes_it() {
     for name in names().unwrap() {
         let page = Page::read(&Path::new("examples").join(&name).join("README.md"));
         let (typed, shown) = typed_and_shown(&page);
-        for command in [format!("kubectl apply -f examples/{name}"), format!("kubectl delete -f examples/{name}")] {
-            assert!(typed.contains(&command) || name == "cleanup", "{name}: `$ {command}` is missing");
+        for command in [
+            format!("kubectl apply -f examples/{name}"),
+            format!("kubectl delete -f examples/{name}"),
+        ] {
+            assert!(
+                typed.contains(&command) || name == "cleanup",
+                "{name}: `$ {command}` is missing"
+            );
         }
         assert!(!shown.is_empty(), "{name}: no output is shown");
         assert_eq!(unexpected(&page), [""; 0], "{name}");

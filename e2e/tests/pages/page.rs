@@ -39,6 +39,10 @@ impl Page {
         Self { path: path.to_owned(), text }
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     fn events(&self) -> impl Iterator<Item = Event<'_>> {
         Parser::new_ext(&self.text, Options::ENABLE_TABLES)
     }

@@ -8,9 +8,9 @@ use flux_testkit::repository::{in_repository, sources};
 /// `UPDATE_EXPECT=1 cargo test -p flux-operator --test it pages` writes the table.
 #[test]
 fn the_page_lists_the_flags_of_the_operator() {
-    let page = std::fs::read_to_string(in_repository("docs/operations.md")).unwrap();
+    let page = std::fs::read_to_string(in_repository("docs/flags.md")).unwrap();
     let page = with_table(&page, "flags", &flags());
-    expect_test::expect_file!["../../../docs/operations.md"].assert_eq(&page);
+    expect_test::expect_file!["../../../docs/flags.md"].assert_eq(&page);
 }
 
 /// `page` with `table` below the comment that announces it.
