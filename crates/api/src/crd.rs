@@ -181,7 +181,7 @@ pub struct MiniClusterSpec {
     #[serde(default)]
     pub interactive: bool,
 
-    /// The runner's command launches Flux jobs itself (a workflow manager): it is not wrapped in
+    /// The command launches Flux jobs itself (a workflow manager): it is not wrapped in
     /// `flux submit`. Same as `launcher` of the container that runs Flux. Default false.
     #[serde(default)]
     pub launcher: bool,
@@ -214,7 +214,7 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub start_deadline_seconds: Option<i64>,
 
-    /// Seconds without a job and without a session after which an interactive MiniCluster ends in order, and is complete.
+    /// Seconds without a job and without a session after which an interactive MiniCluster ends, and is complete.
     /// A session is a program that `kubectl flux shell`, `exec` or `run --interactive` has started in the lead's pod, or
     /// that it has left there. Default: it ends when somebody ends it.
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]

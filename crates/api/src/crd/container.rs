@@ -52,7 +52,7 @@ pub struct Container {
     /// Working directory. Default: the image's.
     pub working_dir: Option<String>,
 
-    /// TCP ports the container listens on. Beside the runner, they get a Service
+    /// TCP ports the container listens on. Beside the container that runs Flux, they get a Service
     /// `<name of the MiniCluster>-<name of the container>`, and one of the container's name alone,
     /// where that begins with a letter and is free, and the cluster allows it. Its ports are called
     /// `port-<number>`.
@@ -227,7 +227,7 @@ pub struct Commands {
     /// Same as `brokerPre`.
     pub pre_broker: Option<String>,
 
-    /// In containers beside the runner, before they wait for the broker.
+    /// In containers beside the one that runs Flux, before they wait for the broker.
     pub service_pre: Option<String>,
 
     /// Flux runs as root when the container does, instead of as the user `flux`. Default false.

@@ -39,7 +39,7 @@ pub struct Logging {
     /// Log only the output of the command and of `commands.post`, and errors. Default false.
     pub quiet: bool,
 
-    /// A failing `commands.*` hook ends the run with its exit code; when false it is reported and
+    /// A failing `commands.*` hook ends the run with exit code 69; when false it is reported and
     /// the run goes on. Default true.
     #[educe(Default = true)]
     pub strict: bool,
@@ -127,7 +127,7 @@ pub struct Flux {
     /// below 256 hosts (`maxSize`), with bursting, `brokerConfig` or `minimalService`; else `kary:32`.
     pub topology: Option<String>,
 
-    /// Containers beside the runner start without waiting for the broker's socket. Default false.
+    /// Containers beside the one that runs Flux start without waiting for the broker's socket. Default false.
     #[serde(default)]
     pub no_wait_socket: bool,
 
@@ -314,7 +314,7 @@ pub struct FluxContainer {
 
     /// Where the volume lies that the pod's containers share. `Disk`: on the node's disk. `Memory`: in memory
     /// (`tmpfs`), which counts as memory of the pod: the view must fit into the memory limits of the init container
-    /// (`resources`, or the runner's) and of all containers. With `install: Image` nothing is copied, and the
+    /// (`resources`, or those of the container that runs Flux) and of all containers. With `install: Image` nothing is copied, and the
     /// volume holds only what the brokers write. Default `Disk`.
     pub medium: Medium,
 
