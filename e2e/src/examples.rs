@@ -47,12 +47,17 @@ impl Example {
 
 /// Whether a step of the example expects this line in a log, or from a program.
 pub fn expects(name: &str, line: &str) -> Result<bool> {
-    let fits = |step: &Step| match step {
-        Step::Prints(pattern) | Step::Output(pattern) => expectation::matches(pattern, line),
-        Step::OutputExactly(patterns) => patterns.iter().any(|it| expectation::matches(it, line)),
-        _ => false,
+    let patterns = |step: Step| {
+        if let Step::Prints(pattern) | Step::Output(pattern) = step {
+            vec![pattern]
+        } else if let Step::OutputExactly(patterns) = step {
+            patterns
+        } else {
+            Vec::new()
+        }
     };
-    Ok(Example::load(name)?.steps.iter().any(fits))
+    let mut patterns = Example::load(name)?.steps.into_iter().flat_map(patterns);
+    Ok(patterns.any(|pattern| expectation::matches(&pattern, line)))
 }
 
 fn object(path: &Path) -> Result<Value> {

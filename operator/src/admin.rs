@@ -7,7 +7,6 @@
 
 mod certificate;
 mod gate;
-mod verdicts;
 
 use crate::cli::RunArguments;
 use crate::metrics::Metrics;
@@ -307,10 +306,12 @@ mod tests {
         let answer = |path, token| answer(address, certificate, path, token);
         for (token, status) in [
             ("", "401 "),
+            ("Bearer", "401 "),
             ("Bearer none", "401 "),
             ("Bearer other", "403 "),
             ("Basic reader", "401 "),
             ("Bearer reader", "200 "),
+            ("bearer  reader ", "200 "),
         ] {
             let text = answer("/metrics", token).await;
             assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{token}: {text}");

@@ -24,36 +24,22 @@ pub(crate) enum Access {
     Full,
 }
 
-/// The fingerprints of the tokens: comparing two of them takes as long for every token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tokens {
-    full: String,
-    read_only: Option<String>,
-}
-
-impl Tokens {
-    /// One token, which may do everything.
-    pub(crate) fn full(fingerprint: &str) -> Self {
-        Self { full: fingerprint.to_ascii_lowercase(), read_only: None }
-    }
-
-    /// What the token with this fingerprint gives.
-    pub(crate) fn access(&self, given: &str) -> Access {
+impl Access {
+    /// What the token with the fingerprint `given` gives. The comparison takes as long for every token.
+    pub(crate) fn of(tokens: &RestTokens, given: &str) -> Self {
         let is = |token: &str| bool::from(token.as_bytes().ct_eq(given.as_bytes()));
-        let (is_full, reads) = (is(&self.full), self.read_only.as_deref().is_some_and(is));
-        match (is_full, reads) {
-            (true, _) => Access::Full,
-            (false, true) => Access::Read,
-            (false, false) => Access::None,
+        let reads = tokens.read_only_token_sha256.as_deref().is_some_and(is);
+        match (is(&tokens.token_sha256), reads) {
+            (true, _) => Self::Full,
+            (false, true) => Self::Read,
+            (false, false) => Self::None,
         }
     }
 }
 
-impl From<RestTokens> for Tokens {
-    fn from(tokens: RestTokens) -> Self {
-        let RestTokens { token_sha256: full, read_only_token_sha256: read_only } = tokens;
-        Self { full, read_only }
-    }
+/// One token, which may do everything.
+pub(crate) fn full(fingerprint: &str) -> RestTokens {
+    RestTokens { token_sha256: fingerprint.to_ascii_lowercase(), read_only_token_sha256: None }
 }
 
 /// The token that a request has in its header.
@@ -82,13 +68,20 @@ mod tests {
     #[test]
     fn each_token_gives_what_it_is_for() {
         let [full, read] = ["full", "read"].map(fingerprint);
-        let both = Tokens { full: full.clone(), read_only: Some(read.clone()) };
-        assert_eq!([&full, &read].map(|it| both.access(it)), [Access::Full, Access::Read]);
-        let one = Tokens::full(&full.to_ascii_uppercase());
-        assert_eq!([&full, &read].map(|it| one.access(it)), [Access::Full, Access::None]);
+        let both =
+            RestTokens { token_sha256: full.clone(), read_only_token_sha256: Some(read.clone()) };
+        let one = super::full(&full.to_ascii_uppercase());
         // An operator that has made no token yet writes an empty fingerprint.
-        let none = Tokens { full: String::new(), read_only: None };
-        assert_eq!(none.access(&fingerprint("")), Access::None);
+        let none = super::full("");
+        for (tokens, given, access) in [
+            (&both, &full, Access::Full),
+            (&both, &read, Access::Read),
+            (&one, &full, Access::Full),
+            (&one, &read, Access::None),
+            (&none, &fingerprint(""), Access::None),
+        ] {
+            assert_eq!(Access::of(tokens, given), access);
+        }
         assert!(Access::None < Access::Read && Access::Read < Access::Full);
     }
 
@@ -100,24 +93,5 @@ mod tests {
         };
         assert_eq!(of("bearer  a "), Some("a".to_owned()));
         assert_eq!((of("Basic a"), of("a"), given(&HeaderMap::new())), (None, None, None));
-    }
-
-    #[test]
-    fn a_change_needs_everything_and_an_open_path_nothing() {
-        for (method, path, access) in [
-            (Method::GET, "/", Access::None),
-            (Method::POST, "/health", Access::None),
-            (Method::POST, EXCHANGE, Access::None),
-            (Method::POST, v1::TOKEN, Access::None),
-            (Method::POST, "/v1/service/stop", Access::Full),
-            (Method::GET, "/v1/jobs", Access::Read),
-            (Method::GET, EXCHANGE, Access::Read),
-            (Method::HEAD, "/metrics", Access::Read),
-            (Method::GET, "/elsewhere", Access::Read),
-            (Method::PATCH, "/elsewhere", Access::Full),
-            (Method::DELETE, "/api/v1/jobs/f1", Access::Full),
-        ] {
-            assert_eq!(needed(&method, path), access, "{method} {path}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{
-    CACHE_CONTROL, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
+    CACHE_CONTROL, HeaderName, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 /// Seconds after which a client may try again.
-pub(crate) const RETRY: HeaderValue = HeaderValue::from_static("1");
+pub(crate) const RETRY: &str = "1";
 /// The longest time without a line in a stream of events: a comment shows each side that the other is there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(15);
 /// The headers of every answer: a browser keeps none, does not guess what it is, and names the page's address to no other
@@ -40,6 +40,10 @@ pub(crate) fn event(name: &str, data: &impl Serialize) -> Event {
     Event::default().event(name).json_data(data).unwrap_or_default()
 }
 
+pub(crate) type Answer = Result<Response, Refusal>;
+/// An answer that is a document.
+pub(crate) type Document = Result<Json<Value>, Refusal>;
+
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -53,6 +57,11 @@ pub(crate) struct Refusal {
 impl Refusal {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), more: Map::new() }
+    }
+
+    /// For a job that there is not, or another thing.
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
     }
 
     pub(crate) fn bad(detail: impl Into<String>) -> Self {
@@ -75,15 +84,11 @@ impl Refusal {
     }
 
     fn answer(&self, path: &str) -> Response {
-        let mut answer = (self.status, Json(self.document(path))).into_response();
-        let headers = answer.headers_mut();
-        if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, RETRY);
-        }
-        answer
+        let unauthorised = self.status == StatusCode::UNAUTHORIZED;
+        let scheme = unauthorised.then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        let unavailable = self.status == StatusCode::SERVICE_UNAVAILABLE;
+        let retry = unavailable.then_some([(RETRY_AFTER, RETRY)]);
+        (self.status, scheme, retry, Json(self.document(path))).into_response()
     }
 }
 
@@ -105,10 +110,7 @@ pub(crate) fn complete(mut answer: Response, path: &str) -> Response {
     if let Some(refusal) = answer.extensions_mut().remove::<Refusal>() {
         answer = refusal.answer(path);
     }
-    for (name, value) in HEADERS {
-        answer.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    answer
+    (HEADERS, answer).into_response()
 }
 
 /// What Flux does not know is not found, what it refuses is a mistake of the client, and with every other error the client
@@ -116,7 +118,7 @@ pub(crate) fn complete(mut answer: Response, path: &str) -> Response {
 impl From<SocketError> for Refusal {
     fn from(error: SocketError) -> Self {
         if error.is(Errno::ENOENT) {
-            return Self::new(StatusCode::NOT_FOUND, "there is no such job");
+            return Self::not_found("there is no such job");
         }
         let is_mistake = error.is(Errno::EINVAL) || error.is(Errno::EPROTO);
         let status =

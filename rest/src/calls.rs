@@ -1,25 +1,22 @@
 //! The calls of the API: what each path and method does.
 
 use crate::access::{Access, EXCHANGE};
-use crate::answer::{RETRY, Refusal, events};
-use crate::context::Context;
-use crate::feed::Feed;
-use crate::instance::{lead_attribute, resources};
+use crate::answer::{Answer, Document, RETRY, Refusal, events};
+use crate::context::{Context, Shared};
+use crate::instance::{lead_attribute, number, resources};
 use crate::job_stream::{self, Log};
-use crate::query::{self, Query};
+use crate::query::{self, Asked, DOCUMENT};
 use crate::submission::{Defaults, Submission};
-use crate::v1::session::Sessions;
-use crate::{listing, metrics};
+use crate::{feed, listing, metrics};
 use axum::extract::{Extension, FromRequestParts, Path, State};
-use axum::http::header::{
-    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER,
-};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use axum::response::{Html, IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{Html, IntoResponse};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use flux_protocol::client::job_info::{self, EVENTS};
 use flux_protocol::client::{job_ingest, job_list, job_manager};
 use flux_protocol::job_id::{self, f58_plain};
 use nix::errno::Errno;
@@ -27,39 +24,24 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const DOCUMENT: &str = include_str!("openapi.json");
 const JSON: &str = "application/json";
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+/// Bytes of output that one answer has at most.
+pub(crate) const MOST_OUTPUT: usize = 8 << 20;
 /// The header of an answer that has not the whole output.
-pub(crate) const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
+pub(crate) const TRUNCATED: [(&str, &str); 1] = [("output-truncated", "true")];
 /// Ids go to Flux as signed numbers; it makes none that is larger (RFC 19).
 const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
 
-/// What is served.
-#[derive(Clone)]
-pub(crate) struct Served {
-    pub(crate) context: Arc<Context>,
-    feed: Arc<Feed>,
-    pub(crate) sessions: Arc<Sessions>,
-}
-
-impl Served {
-    pub(crate) fn new(context: Arc<Context>, sessions: Sessions) -> Self {
-        Self { context, feed: Arc::new(Feed::new()), sessions: Arc::new(sessions) }
-    }
-}
-
-pub(crate) type Answer = Result<Response, Refusal>;
-
 /// Every path but those of [`crate::v1`]. `openapi.json` describes them.
-pub(crate) fn routes() -> Router<Served> {
+pub(crate) fn routes() -> Router<Arc<Context>> {
     Router::new()
         .route("/", get(page))
-        .route("/health", get(health))
+        .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/metrics", get(metrics))
         .route("/api/v1", get(about))
         .route("/api/v1/", get(about))
-        .route("/api/v1/health", get(health))
+        .route("/api/v1/health", get(async || Json(json!({ "status": "ok" }))))
         .route(EXCHANGE, post(exchange))
         .route("/api/v1/openapi.json", get(([(CONTENT_TYPE, JSON)], DOCUMENT)))
         .route("/api/v1/jobs", get(jobs).post(submit))
@@ -68,10 +50,9 @@ pub(crate) fn routes() -> Router<Served> {
         .route("/api/v1/jobs/{id}/events", get(job_events))
         .route("/api/v1/resources", get(ranks))
         .route("/api/v1/instance", get(instance))
-        .route("/api/v1/events", get(changes))
+        .route("/api/v1/events", get(async |State(context): Shared| events(feed::listen(&context))))
         .fallback(async || {
-            let detail = "there is nothing here: /api/v1/openapi.json has all paths";
-            Refusal::new(StatusCode::NOT_FOUND, detail)
+            Refusal::not_found("there is nothing here: /api/v1/openapi.json has all paths")
         })
 }
 
@@ -85,8 +66,7 @@ impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
         let text = Path::<String>::from_request_parts(head, served).await;
         let text = text.map_or_else(|_| String::new(), |Path(text)| text);
         let id = job_id::parse(&text).filter(|id| *id <= LARGEST_ID);
-        let unknown = || Refusal::new(StatusCode::NOT_FOUND, format!("{text:?} is no id of a job"));
-        id.map(Self).ok_or_else(unknown)
+        id.map(Self).ok_or_else(|| Refusal::not_found(format!("{text:?} is no id of a job")))
     }
 }
 
@@ -102,11 +82,7 @@ struct Exchange {
     code: String,
 }
 
-async fn exchange(
-    State(Served { context, .. }): State<Served>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
+async fn exchange(State(context): Shared, headers: HeaderMap, body: Bytes) -> Answer {
     require_json(&headers)?;
     let read = serde_json::from_slice(&body);
     let Exchange { code } = read.map_err(|why| Refusal::bad(format!("the body: {why}")))?;
@@ -127,39 +103,27 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
     kind.eq_ignore_ascii_case(JSON).then_some(()).ok_or_else(other)
 }
 
-async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
-}
-
-async fn metrics(State(Served { context, .. }): State<Served>) -> Answer {
+async fn metrics(State(context): Shared) -> Answer {
     let mut socket = context.connect().await?;
     let jobs = job_list::count(&mut socket).await?;
     let ranks = resources(&mut socket).await?;
     Ok(([(CONTENT_TYPE, metrics::KIND)], metrics::text(&jobs, &ranks)).into_response())
 }
 
-async fn about(
-    State(Served { context, .. }): State<Served>,
-    Extension(access): Extension<Access>,
-) -> Result<Json<Value>, Refusal> {
+async fn about(State(context): Shared, Extension(access): Extension<Access>) -> Document {
     let mut socket = context.connect().await?;
     let mut value = async |name| lead_attribute(&mut socket, name).await;
-    let (version, rank, size) =
-        (value("version").await?, value("rank").await?, value("size").await?);
-    let number = |text: String| text.parse::<u32>().unwrap_or_default();
+    let [version, rank, size] =
+        [value("version").await?, value("rank").await?, value("size").await?];
     Ok(Json(json!({
-        "name": context.cluster, "user": context.user(context.defaults.uid),
-        "broker_version": version, "rank": number(rank), "size": number(size), "access": access,
+        "name": context.cluster, "user": context.user(context.defaults.uid), "broker_version": version,
+        "rank": number::<u32>(&rank), "size": number::<u32>(&size), "access": access,
     })))
 }
 
-async fn submit(
-    State(Served { context, .. }): State<Served>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer {
+async fn submit(State(context): Shared, headers: HeaderMap, body: Bytes) -> Answer {
     require_json(&headers)?;
-    let submission = Submission::read(&body).map_err(Refusal::bad)?;
+    let submission = Submission::read(&body).map_err(|wrong| Refusal::bad(wrong.join("; ")))?;
     let jobspec = submission.jobspec(&context.defaults);
     let id = f58_plain(ingest(&context, &jobspec, submission.urgency).await?);
     let location = [(LOCATION, format!("/api/v1/jobs/{id}"))];
@@ -177,32 +141,21 @@ pub(crate) async fn ingest(
     Ok(job_ingest::submit(&mut socket, jobspec, uid, urgency, validated).await?)
 }
 
-async fn jobs(
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
-) -> Result<Json<Value>, Refusal> {
+async fn jobs(State(context): Shared, Extension(query): Asked) -> Document {
     let filter = query::filter(&query, |name| context.uid_of(name))?;
     let (jobs, next) = listing::page(&mut context.connect().await?, &filter).await?;
-    let jobs: Vec<_> = jobs.into_iter().map(|job| context.job(job)).collect();
+    let jobs: Vec<_> = jobs.iter().map(|job| context.job(job)).collect();
     let cursor = next.map(listing::Cursor::text);
     Ok(Json(json!({ "jobs": jobs, "cursor": cursor })))
 }
 
-async fn job(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
+async fn job(JobId(id): JobId, State(context): Shared) -> Answer {
     let found = job_list::find(&mut context.connect().await?, id, None).await?;
-    let is_inactive = found.is_inactive();
-    let mut answer = Json(context.job(found)).into_response();
-    if !is_inactive {
-        answer.headers_mut().insert(RETRY_AFTER, RETRY);
-    }
-    Ok(answer)
+    let retry = (!found.is_inactive()).then_some([(RETRY_AFTER, RETRY)]);
+    Ok((retry, Json(context.job(&found))).into_response())
 }
 
-async fn cancel(
-    JobId(id): JobId,
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
-) -> Answer {
+async fn cancel(JobId(id): JobId, State(context): Shared, Extension(query): Asked) -> Answer {
     let reason = query.get("reason").map(String::as_str);
     let mut socket = context.connect().await?;
     match job_manager::cancel(&mut socket, id, reason).await {
@@ -221,8 +174,8 @@ async fn cancel(
 
 async fn output(
     JobId(id): JobId,
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
+    State(context): Shared,
+    Extension(query): Asked,
     headers: HeaderMap,
     uri: Uri,
 ) -> Answer {
@@ -230,24 +183,23 @@ async fn output(
     if wants_events(&headers) {
         return follow(context, id, Log::Output(stream), &uri).await;
     }
-    let (bytes, is_cut) = job_stream::output(&context, id, stream.as_deref()).await?;
-    let mut answer = ([(CONTENT_TYPE, TEXT)], bytes).into_response();
-    if is_cut {
-        answer.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
-    }
-    Ok(answer)
+    let mut socket = context.connect().await?;
+    let (bytes, is_cut) = job_info::output(&mut socket, id, stream.as_deref(), MOST_OUTPUT).await?;
+    Ok((is_cut.then_some(TRUNCATED), [(CONTENT_TYPE, TEXT)], bytes).into_response())
 }
 
 async fn job_events(
     JobId(id): JobId,
-    State(Served { context, .. }): State<Served>,
+    State(context): Shared,
     headers: HeaderMap,
     uri: Uri,
 ) -> Answer {
     if wants_events(&headers) {
         return follow(context, id, Log::Events, &uri).await;
     }
-    Ok(Json(job_stream::events(&context, id).await?).into_response())
+    let log = job_info::eventlog(&mut context.connect().await?, id, EVENTS).await?;
+    let events: Vec<_> = log.lines().filter_map(job_stream::of_log).collect();
+    Ok(Json(json!({ "events": events })).into_response())
 }
 
 async fn follow(context: Arc<Context>, id: u64, log: Log, uri: &Uri) -> Answer {
@@ -262,14 +214,10 @@ fn wants_events(headers: &HeaderMap) -> bool {
     kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-async fn ranks(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+async fn ranks(State(context): Shared) -> Document {
     Ok(Json(context.resources().await?))
 }
 
-async fn instance(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+async fn instance(State(context): Shared) -> Document {
     Ok(Json(context.instance().await?))
-}
-
-async fn changes(State(Served { context, feed, .. }): State<Served>) -> Response {
-    events(feed.listen(&context))
 }

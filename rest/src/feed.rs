@@ -3,7 +3,6 @@
 
 use crate::answer::event;
 use crate::context::Context;
-use crate::job::Job;
 use axum::response::sse::Event;
 use flux_protocol::client::job_list::find;
 use flux_protocol::client::job_manager::{JournalEntry, follow_journal, next_entry};
@@ -19,9 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 
 /// How long changes of jobs are collected before one event has them.
 const GATHERED: Duration = Duration::from_millis(250);
+/// Entries of the journal that one event is made of.
+const MOST_GATHERED: usize = 1000;
 /// Events that a client may be behind by.
 const MOST_BEHIND: usize = 64;
 /// Pause between two looks at ranks and instance, and before the journal of jobs is opened again.
@@ -50,25 +52,6 @@ impl Feed {
         }
     }
 
-    /// The state of ranks and instance, and every change from now on. The stream ends for a client that is too far behind.
-    pub(crate) fn listen(
-        self: &Arc<Self>,
-        context: &Arc<Context>,
-    ) -> impl Stream<Item = Event> + Send + use<> {
-        let jobs = stream::unfold(self.jobs.subscribe(), |mut jobs| async {
-            Some((jobs.recv().await.ok().map(Some), jobs))
-        });
-        let [resources, instance] =
-            [&self.resources, &self.instance].map(|state| Box::pin(states_of(state.subscribe())));
-        let all = stream::select(Box::pin(jobs), stream::select(resources, instance));
-        let mut is_watched = self.is_watched.lock();
-        if !*is_watched {
-            *is_watched = true;
-            tokio::spawn(watch(Arc::clone(self), Arc::clone(context)));
-        }
-        all.take_while(|next| ready(next.is_some())).filter_map(|next| ready(next.flatten()))
-    }
-
     /// Waits until no client listens.
     async fn deserted(&self) {
         loop {
@@ -84,43 +67,45 @@ impl Feed {
     }
 }
 
-/// `state` now, and after each change of it. `None` stands for the end.
-fn states_of(
-    mut state: watch::Receiver<Option<Event>>,
-) -> impl Stream<Item = Option<Option<Event>>> + Send {
-    state.mark_changed();
-    stream::unfold(state, |mut state| async {
-        state.changed().await.ok()?;
-        let now = state.borrow_and_update().clone();
-        Some((Some(now), state))
-    })
+/// The state of ranks and instance, and every change from now on. The stream ends for a client that is too far behind.
+pub(crate) fn listen(context: &Arc<Context>) -> impl Stream<Item = Event> + Send + use<> {
+    let feed = &context.feed;
+    let jobs = BroadcastStream::new(feed.jobs.subscribe()).map(|event| event.ok().map(Some));
+    let [resources, instance] = [&feed.resources, &feed.instance]
+        .map(|state| WatchStream::new(state.subscribe()).map(Some));
+    let all = stream::select(jobs, stream::select(resources, instance));
+    let mut is_watched = feed.is_watched.lock();
+    if !*is_watched {
+        *is_watched = true;
+        tokio::spawn(watch(Arc::clone(context)));
+    }
+    all.take_while(|next| ready(next.is_some())).filter_map(|next| ready(next.flatten()))
 }
 
-async fn watch(feed: Arc<Feed>, context: Arc<Context>) {
+async fn watch(context: Arc<Context>) {
     tokio::select! {
-        () = follow_jobs(&feed, &context) => {}
-        () = look(&feed, &context) => {}
-        () = feed.deserted() => {}
+        () = follow_jobs(&context) => {}
+        () = look(&context) => {}
+        () = context.feed.deserted() => {}
     }
 }
 
 /// Publishes the state of ranks and instance after each change.
-async fn look(feed: &Feed, context: &Context) {
+async fn look(context: &Context) {
     let (mut resources, mut instance) = (Value::Null, Value::Null);
     loop {
         let began = Instant::now();
         if let Ok(now) = context.resources().await
             && now != resources
         {
-            feed.resources.send_replace(Some(event("resources", &now)));
+            context.feed.resources.send_replace(Some(event("resources", &now)));
             resources = now;
         }
-        if let Ok(now) = context.instance().await {
-            let is_change = without_uptime(&now) != without_uptime(&instance);
-            if is_change {
-                feed.instance.send_replace(Some(event("instance", &now)));
-                instance = now;
-            }
+        if let Ok(now) = context.instance().await
+            && without_uptime(&now) != without_uptime(&instance)
+        {
+            context.feed.instance.send_replace(Some(event("instance", &now)));
+            instance = now;
         }
         sleep(INTERVAL.max(began.elapsed() * REST)).await;
     }
@@ -133,10 +118,10 @@ fn without_uptime(instance: &Value) -> Value {
     instance
 }
 
-async fn follow_jobs(feed: &Feed, context: &Context) {
+async fn follow_jobs(context: &Context) {
     loop {
         // There is no journal while the instance starts.
-        let _ = journal(feed, context).await;
+        let _ = journal(context).await;
         sleep(INTERVAL).await;
     }
 }
@@ -153,30 +138,26 @@ fn gather(changed: &mut Changed, entry: &JournalEntry) {
 }
 
 /// Publishes the jobs that change, until the broker ends that.
-async fn journal(feed: &Feed, context: &Context) -> Result<(), SocketError> {
+async fn journal(context: &Context) -> Result<(), SocketError> {
     let mut socket = context.connect().await?;
     follow_journal(&mut socket).await?;
     let entries = stream::unfold(socket, |mut socket| async {
         let entry = next_entry(&mut socket).await.ok()??;
         Some((entry, socket))
     });
-    let mut entries = pin!(entries.fuse().skip_while(|it| ready(!it.is_end_of_backlog())));
-    // The end of the backlog.
-    entries.next().await;
+    // Behind the end of the backlog.
+    let entries = entries.skip_while(|it| ready(!it.is_end_of_backlog())).skip(1);
+    let mut gathered =
+        pin!(tokio_stream::StreamExt::chunks_timeout(entries, MOST_GATHERED, GATHERED));
     let mut answering = context.connect().await?;
-    while let Some(first) = entries.next().await {
+    while let Some(entries) = gathered.next().await {
         let mut changed = Changed::new();
-        gather(&mut changed, &first);
-        let mut over = pin!(sleep(GATHERED));
-        loop {
-            tokio::select! {
-                Some(entry) = entries.next() => gather(&mut changed, &entry),
-                () = &mut over => break,
-            }
+        for entry in &entries {
+            gather(&mut changed, entry);
         }
         let jobs = jobs(context, &mut answering, &changed).await?;
         // Perhaps no client listens just now.
-        let _ = feed.jobs.send(event("jobs", &json!({ "jobs": jobs })));
+        let _ = context.feed.jobs.send(event("jobs", &json!({ "jobs": jobs })));
     }
     Ok(())
 }
@@ -185,11 +166,11 @@ async fn jobs(
     context: &Context,
     socket: &mut BrokerSocket,
     changed: &Changed,
-) -> Result<Vec<Job>, SocketError> {
+) -> Result<Vec<Value>, SocketError> {
     let mut jobs = Vec::new();
     for (id, state) in changed {
         match find(socket, *id, *state).await {
-            Ok(job) => jobs.push(context.job(job)),
+            Ok(job) => jobs.push(context.job(&job)),
             // Flux has removed the job already.
             Err(SocketError::Failed { .. }) => {}
             Err(error) => return Err(error),

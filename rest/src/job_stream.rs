@@ -4,15 +4,12 @@ use crate::answer::{Refusal, event};
 use crate::context::Context;
 use axum::response::sse::Event;
 use flux_protocol::client::job_info::{self, EVENTS, OUTPUT, WAIT_CREATE};
-use flux_protocol::client::{SocketError, job_list};
+use flux_protocol::client::job_list;
 use flux_protocol::eventlog::OutputEvent;
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// Event of output that one answer has at most.
-const MOST_OUTPUT: usize = 8 << 20;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Log {
@@ -22,13 +19,6 @@ pub(crate) enum Log {
 }
 
 impl Log {
-    const fn path(&self) -> &'static str {
-        match self {
-            Self::Events => EVENTS,
-            Self::Output(_) => OUTPUT,
-        }
-    }
-
     /// The entry as a server-sent event, if the client wants it.
     fn event(&self, entry: &str) -> Option<Event> {
         match self {
@@ -48,7 +38,7 @@ fn printed(entry: &str, stream: Option<&str>) -> Option<OutputEvent> {
 }
 
 /// An event as the API has it.
-fn of_log(entry: &str) -> Option<Value> {
+pub(crate) fn of_log(entry: &str) -> Option<Value> {
     let entry: Value = serde_json::from_str(entry).ok()?;
     let context = entry.get("context").cloned().unwrap_or_else(|| json!({}));
     Some(json!({ "timestamp": entry["timestamp"], "name": entry["name"], "context": context }))
@@ -65,9 +55,11 @@ pub(crate) async fn follow(
     let entries = entries(&context, id, &log).await?;
     let events = entries.filter_map(move |entry| ready(log.event(&entry)));
     let end = stream::once(async move {
-        end(&context, id)
-            .await
-            .unwrap_or_else(|error| event("error", &Refusal::from(error).document(&path)))
+        let ended = async { job_list::wait_for_end(&mut context.connect().await?, id).await };
+        match ended.await {
+            Ok(job) => event("end", &context.job(&job)),
+            Err(error) => event("error", &Refusal::from(error).document(&path)),
+        }
     });
     Ok(events.chain(end))
 }
@@ -89,32 +81,13 @@ async fn entries(
 ) -> Result<impl Stream<Item = String> + Send + use<>, Refusal> {
     let mut socket = context.connect().await?;
     job_list::find(&mut socket, id, None).await?;
-    let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
-    job_info::follow(&mut socket, id, log.path(), flags).await?;
+    let (path, flags) = match log {
+        Log::Events => (EVENTS, 0),
+        Log::Output(_) => (OUTPUT, WAIT_CREATE),
+    };
+    job_info::follow(&mut socket, id, path, flags).await?;
     Ok(stream::unfold(socket, |mut socket| async {
         let entry = job_info::next_event(&mut socket).await.ok()??;
         Some((entry, socket))
     }))
-}
-
-async fn end(context: &Context, id: u64) -> Result<Event, SocketError> {
-    let job = job_list::wait_for_end(&mut context.connect().await?, id).await?;
-    Ok(event("end", &context.job(job)))
-}
-
-/// The last part of the output of job `id` so far, of that stream or of both, and whether there was more before.
-pub(crate) async fn output(
-    context: &Context,
-    id: u64,
-    stream: Option<&str>,
-) -> Result<(Vec<u8>, bool), Refusal> {
-    let mut socket = context.connect().await?;
-    Ok(job_info::output(&mut socket, id, stream, MOST_OUTPUT).await?)
-}
-
-/// The events of job `id` so far.
-pub(crate) async fn events(context: &Context, id: u64) -> Result<Value, Refusal> {
-    let log = job_info::eventlog(&mut context.connect().await?, id, EVENTS).await?;
-    let events: Vec<Value> = log.lines().filter_map(of_log).collect();
-    Ok(json!({ "events": events }))
 }

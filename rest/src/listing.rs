@@ -7,12 +7,14 @@ use flux_protocol::job::JobState;
 use flux_protocol::job_id::{f58_plain, parse};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 
 /// Jobs that have not ended and are looked at; their times fit into one answer of the broker.
 const MOST_ACTIVE: usize = 50_000;
 /// Jobs beyond a page that are asked for: more than end at one time.
 const SLACK: usize = 64;
 const INACTIVE: u32 = JobState::Inactive.number();
+pub(crate) const ALL_STATES: u32 = JobState::ACTIVE | INACTIVE;
 /// More than a time loses as JSON, in seconds.
 const ROUNDING: f64 = 1e-6;
 
@@ -68,14 +70,10 @@ impl Cursor {
         limit: usize,
         place: impl Fn(&Entry) -> (f64, u64),
     ) -> (Vec<Entry>, Option<Self>) {
-        let newer = |one: (f64, u64), other: (f64, u64)| {
-            one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)).is_gt()
-        };
-        jobs.retain(|job| self.after.is_none_or(|after| newer(after, place(job))));
-        jobs.sort_by(|one, other| {
-            let (one, other) = (place(one), place(other));
-            other.0.total_cmp(&one.0).then(other.1.cmp(&one.1))
-        });
+        // The bits of times, which are not negative, have their order.
+        let age = |(time, id): (f64, u64)| Reverse((time.to_bits(), id));
+        jobs.retain(|job| self.after.is_none_or(|after| age(place(job)) > age(after)));
+        jobs.sort_by_key(|job| age(place(job)));
         let is_more = jobs.len() > limit;
         jobs.truncate(limit);
         let last = jobs.last().map(place).or(self.after);
@@ -97,22 +95,17 @@ pub(crate) async fn page(
 ) -> Result<(Vec<Job>, Option<Cursor>), SocketError> {
     let mut page = Vec::new();
     let mut cursor = filter.cursor;
-    if !cursor.ended && filter.states & JobState::ACTIVE != 0 {
-        let (active, next) = active(socket, filter).await?;
-        if next.is_some() {
-            return Ok((active, next));
-        }
-        page = active;
-    }
-    if filter.states & INACTIVE == 0 {
-        return Ok((page, None));
-    }
     if !cursor.ended {
+        let next;
+        (page, next) = active(socket, filter).await?;
+        if next.is_some() {
+            return Ok((page, next));
+        }
         cursor = Cursor { ended: true, after: None };
     }
-    let limit = filter.limit - page.len();
-    if limit == 0 {
-        return Ok((page, Some(cursor)));
+    let (has_inactive, limit) = (filter.states & INACTIVE != 0, filter.limit - page.len());
+    if !has_inactive || limit == 0 {
+        return Ok((page, has_inactive.then_some(cursor)));
     }
     let until = cursor.after.map(|(time, _)| ("t_inactive", "<=", time + ROUNDING));
     let constraint = filter.constraint(INACTIVE, until);
@@ -129,6 +122,9 @@ async fn active(
     filter: &Filter,
 ) -> Result<(Vec<Job>, Option<Cursor>), SocketError> {
     let states = filter.states & JobState::ACTIVE;
+    if states == 0 {
+        return Ok((Vec::new(), None));
+    }
     let until = filter.cursor.after.map(|(time, _)| ("t_submit", "<=", time + ROUNDING));
     let constraint = filter.constraint(states, until);
     let jobs: Vec<Submitted> = list(socket, MOST_ACTIVE, "t_submit", &constraint).await?;

@@ -19,16 +19,15 @@ mod router;
 mod submission;
 mod v1;
 
-use crate::access::Tokens;
 use crate::context::{Context, NewToken};
 use crate::v1::session::Sessions;
 use flux_contract::{Exit, RestTokens, ServedInstance, ServedTokens, TLS_SECRET_KEYS, token};
-use flux_server::tls::{Pem, PemFiles, Tls};
+use flux_server::tls::{PemFiles, Tls};
 use flux_server::{all_addresses, files};
-use futures::future::OptionFuture;
+use futures::future::{OptionFuture, pending};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::{env, fs, mem, thread};
@@ -61,13 +60,16 @@ fn main() -> ExitCode {
 
 async fn run() -> Result<(), Failure> {
     let instance = instance()?;
-    let Accepted { tokens, new, replaced } = accepted(&instance.tokens)?;
-    let certificate = instance.tls.as_deref().map(certificate).transpose()?;
     let (listen, until_input_ends) = (instance.listen, instance.until_input_ends);
+    let (tokens, new) = accepted(&instance.tokens)?;
+    let given = instance.tokens.clone();
+    let certificate = instance.tls.as_deref().map(certificate).transpose()?;
+    let sessions = Sessions::new(getrandom::fill)
+        .map_err(|error| Failure(Exit::Internal, format!("make a key: {error}")))?;
     // A fragment is sent to no server, and is in no log.
     let fragment =
         new.as_ref().map(|NewToken { token, code }| format!("#token={token}&code={code}"));
-    let context = Arc::new(Context::new(instance, tokens, new));
+    let context = Arc::new(Context::new(instance, tokens, new, sessions));
     let refused =
         |error| Failure::because(Exit::Broker, "connect to the broker as its user", error);
     context.connect().await.map_err(refused)?;
@@ -75,85 +77,60 @@ async fn run() -> Result<(), Failure> {
         |error: io::Error| Failure::because(Exit::Prepare, &format!("listen at {listen}"), error);
     let listener = TcpListener::bind(&addresses(listen)[..]).await.map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
+    let scheme = if certificate.is_some() { "https" } else { "http" };
     // A reader that has gone needs no address.
-    let (scheme, fragment) =
-        (if certificate.is_some() { "https" } else { "http" }, fragment.unwrap_or_default());
-    let _ = writeln!(io::stdout(), "{scheme}://{address}/{fragment}");
-    let tls = certificate.as_ref().map(|(tls, ..)| tls.clone());
-    let renewed = certificate.map(|(tls, files, known)| tls.follow(files, known, log));
-    let renewed = OptionFuture::from(renewed);
-    let replaced =
-        OptionFuture::from(replaced.map(|(path, read)| follow_tokens(&context, path, read)));
-    let sessions = Sessions::new(getrandom::fill)
-        .map_err(|error| Failure(Exit::Internal, format!("make a key: {error}")))?;
+    let _ = writeln!(io::stdout(), "{scheme}://{address}/{}", fragment.unwrap_or_default());
+    let tls = certificate.as_ref().map(|(tls, _)| tls.clone());
+    let renewed = certificate.map(|(tls, files)| tls.follow(files, log));
     tokio::select! {
-        () = router::serve(listener, tls, Arc::clone(&context), sessions) => {}
+        () = router::serve(listener, tls, Arc::clone(&context)) => {}
         () = input_ended(), if until_input_ends => {}
-        Some(()) = renewed => {}
-        Some(()) = replaced => {}
+        Some(()) = OptionFuture::from(renewed) => {}
+        () = follow_tokens(&context, given) => {}
     }
     Ok(())
 }
 
-/// The tokens at the start.
-struct Accepted {
-    tokens: Tokens,
-    new: Option<NewToken>,
-    /// The document that has them, and its text.
-    replaced: Option<(PathBuf, String)>,
-}
-
-fn accepted(tokens: &ServedTokens) -> Result<Accepted, Failure> {
+/// The tokens at the start, and the one that is made here.
+fn accepted(tokens: &ServedTokens) -> Result<(RestTokens, Option<NewToken>), Failure> {
     Ok(match tokens {
         ServedTokens::New => {
             let new = new_token()?;
-            let tokens = Tokens::full(&token::fingerprint(&new.token));
-            Accepted { tokens, new: Some(new), replaced: None }
+            (access::full(&token::fingerprint(&new.token)), Some(new))
         }
-        ServedTokens::Sha256(fingerprint) => {
-            Accepted { tokens: Tokens::full(fingerprint), new: None, replaced: None }
-        }
+        ServedTokens::Sha256(fingerprint) => (access::full(fingerprint), None),
         ServedTokens::Config(path) => {
-            let refused = |why| Failure(Exit::Config, why);
-            let text = read_document(path).map_err(refused)?;
-            let tokens = tokens_in(path, &text).map_err(refused)?;
-            Accepted { tokens, new: None, replaced: Some((path.clone(), text)) }
+            (read_tokens(path).map_err(|why| Failure(Exit::Config, why))?, None)
         }
     })
 }
 
-fn read_document(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path)
-        .map_err(|why| format!("read the tokens of the API in {}: {why}", path.display()))
+/// The tokens in the document at `path`.
+fn read_tokens(path: &Path) -> Result<RestTokens, String> {
+    let what = format!("the tokens of the API in {}", path.display());
+    let text = fs::read_to_string(path).map_err(|why| format!("read {what}: {why}"))?;
+    RestTokens::of_document(&text).map_err(|why| format!("{what}: {:#}", anyhow::Error::from(why)))
 }
 
-fn tokens_in(path: &Path, text: &str) -> Result<Tokens, String> {
-    let tokens = RestTokens::of_document(text).map(Tokens::from);
-    tokens.map_err(|why| {
-        format!("the tokens of the API in {}: {:#}", path.display(), anyhow::Error::from(why))
-    })
+/// Takes the tokens of each document that replaces the one that was `given`.
+async fn follow_tokens(context: &Context, given: ServedTokens) {
+    let ServedTokens::Config(path) = given else { return pending().await };
+    let take = |tokens: &RestTokens| {
+        context.tokens.send_if_modified(|now| mem::replace(now, tokens.clone()) != *tokens);
+        Ok(())
+    };
+    files::follow(|| read_tokens(&path), take, log).await;
 }
 
 /// The certificate in `directory`, and where it is read again.
-fn certificate(directory: &Path) -> Result<(Tls, PemFiles, Pem), Failure> {
-    let files = PemFiles(TLS_SECRET_KEYS.map(|name| directory.join(name)));
+fn certificate(directory: &Path) -> Result<(Tls, PemFiles), Failure> {
+    let files = TLS_SECRET_KEYS.map(|name| directory.join(name));
     let wrong = |why| Failure(Exit::Config, format!("the certificate of the API: {why}"));
-    let pem = files.read().map_err(wrong)?;
-    Ok((Tls::new(&pem).map_err(wrong)?, files, pem))
+    Ok((Tls::open(&files).map_err(wrong)?, files))
 }
 
 fn log(text: &str) {
     let _ = writeln!(io::stderr(), "flux-rest: {text}");
-}
-
-/// Takes the tokens of each document that replaces the one with the text `known`.
-async fn follow_tokens(context: &Context, path: PathBuf, known: String) {
-    let take = |text: &String| {
-        let tokens = tokens_in(&path, text)?;
-        context.tokens.send_if_modified(|now| mem::replace(now, tokens.clone()) != tokens);
-        Ok(())
-    };
-    files::follow(known, || read_document(&path), take, log).await;
 }
 
 /// The instance that the only argument describes.

@@ -12,18 +12,18 @@ pub(crate) const KIND: &str = "application/openmetrics-text; version=1.0.0; char
 /// One family: name, what it is, the label's name, and the values.
 type Family<'text> = (&'text str, &'text str, &'text str, Vec<(&'text str, u64)>);
 
+/// The index of a rank's state among `up`, `drained` and `lost`.
+fn state(rank: &Rank) -> usize {
+    if rank.of.up { usize::from(rank.of.drained.is_some()) } else { 2 }
+}
+
 /// How many cores, or GPUs, are in which use; `of` a rank there are all, and those that jobs have.
 fn uses(ranks: &[Rank], of: fn(&RankStatus) -> [usize; 2]) -> Vec<(&'static str, u64)> {
     let mut uses = [("allocated", 0), ("free", 0), ("drained", 0), ("lost", 0)];
     for rank in ranks {
         let [all, allocated] = of(&rank.of).map(|count| count as u64);
-        let rest = match (rank.is_up(), rank.is_drained()) {
-            (true, false) => 1,
-            (true, true) => 2,
-            (false, _) => 3,
-        };
         uses[0].1 += allocated;
-        uses[rest].1 += all.saturating_sub(allocated);
+        uses[1 + state(rank)].1 += all.saturating_sub(allocated);
     }
     uses.into()
 }
@@ -31,7 +31,7 @@ fn uses(ranks: &[Rank], of: fn(&RankStatus) -> [usize; 2]) -> Vec<(&'static str,
 pub(crate) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
     let cores = uses(ranks, |rank| [rank.cores, rank.cores_allocated]);
     let gpus = uses(ranks, |rank| [rank.gpus, rank.gpus_allocated]);
-    let count = |is: fn(&Rank) -> bool| ranks.iter().filter(|rank| is(rank)).count() as u64;
+    let count = |of| ranks.iter().filter(|rank| state(rank) == of).count() as u64;
     let states = JobState::ALL.map(|state| (state.name(), jobs.in_states(state.number())));
     let results = vec![
         ("completed", jobs.successful),
@@ -39,11 +39,7 @@ pub(crate) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
         ("canceled", jobs.canceled),
         ("timeout", jobs.timeout),
     ];
-    let of_ranks = vec![
-        ("up", count(|rank| rank.is_up() && !rank.is_drained())),
-        ("drained", count(|rank| rank.is_up() && rank.is_drained())),
-        ("lost", count(|rank| !rank.is_up())),
-    ];
+    let of_ranks = vec![("up", count(0)), ("drained", count(1)), ("lost", count(2))];
     let families: [Family<'_>; 5] = [
         ("flux_jobs", "Jobs by their state.", "state", states.into()),
         ("flux_jobs_ended", "Jobs that have ended, by their result.", "result", results),
@@ -68,19 +64,14 @@ mod tests {
 
     #[test]
     fn every_core_is_counted_once() {
-        let rank = |up, drained: Option<&str>, cores_allocated| {
-            let drained = drained.map(ToOwned::to_owned);
-            let of = RankStatus {
-                up,
-                drained,
-                cores: 4,
-                cores_allocated,
-                gpus: 1,
-                ..RankStatus::default()
-            };
-            Rank { of, hostname: None, jobs: Vec::new() }
-        };
-        let ranks = [rank(true, None, 3), rank(true, Some(""), 1), rank(false, None, 0)];
+        let all = RankStatus { cores: 4, gpus: 1, ..RankStatus::default() };
+        let ranks = [(true, None, 3), (true, Some(String::new()), 1), (false, None, 0)].map(
+            |(up, drained, cores_allocated)| Rank {
+                of: RankStatus { up, drained, cores_allocated, ..all.clone() },
+                hostname: None,
+                jobs: Vec::new(),
+            },
+        );
         let jobs = serde_json::from_str(
             r#"{"job_states":{"depend":1,"run":2,"inactive":3,"total":6},"successful":2,"failed":1}"#,
         );

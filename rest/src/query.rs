@@ -1,10 +1,14 @@
 //! The query of a request. A refusal names all that is wrong with it.
 
 use crate::answer::Refusal;
-use crate::listing::{Cursor, Filter};
+use crate::listing::{ALL_STATES, Cursor, Filter};
+use axum::extract::Extension;
 use axum::http::Method;
 use flux_protocol::job::JobState;
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 /// Jobs of an answer, at most and by default.
 pub(crate) const MOST_JOBS: usize = 1000;
@@ -12,30 +16,24 @@ const JOBS: usize = 100;
 
 /// The parameters of a query by name.
 pub(crate) type Query = BTreeMap<String, String>;
+/// The query, as the calls get it.
+pub(crate) type Asked = Extension<Query>;
+
+/// The document of the API.
+pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
 /// The names that the query of a request with this method may have, for a path as the router has it.
-pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
-    match (path, method.as_str()) {
-        ("/api/v1/jobs", "GET") => &["state", "name", "user", "limit", "cursor"],
-        ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
-        ("/api/v1/jobs/{id}/output", _) => &["stream"],
-        ("/v1/jobs", _) => &["details", "listing", "limit", "detail"],
-        ("/v1/jobs/search", _) => &["query", "search", "search[value]", "start", "length", "draw"],
-        ("/v1/jobs/submit", _) => &[
-            "command",
-            "num_tasks",
-            "cores_per_task",
-            "gpus_per_task",
-            "num_nodes",
-            "exclusive",
-            "option_flags",
-            "envars",
-            "workdir",
-            "runtime",
-            "is_launcher",
-        ],
-        _ => &[],
-    }
+pub(crate) fn names(path: &str, method: &Method) -> Vec<&'static str> {
+    static PARSED: LazyLock<Value> =
+        LazyLock::new(|| serde_json::from_str(DOCUMENT).unwrap_or_default());
+    let method = method.as_str().to_lowercase().replace("head", "get");
+    let calls = &PARSED["paths"][path];
+    // A method that the path has not is refused by the router, whatever the query of the others has.
+    let is_call = calls.get(method.as_str()).is_some();
+    let calls = calls.as_object().into_iter().flatten();
+    let asked = calls.filter(|(name, _)| !is_call || **name == method);
+    let parameters = asked.filter_map(|(_, call)| call["parameters"].as_array()).flatten();
+    parameters.filter(|it| it["in"] == "query").filter_map(|it| it["name"].as_str()).collect()
 }
 
 /// Reads a query that may have parameters with these names.
@@ -63,44 +61,47 @@ pub(crate) fn stream(query: &Query) -> Result<Option<String>, Refusal> {
     }
 }
 
+/// The number that the query has under `name`.
+pub(crate) fn number(
+    query: &Query,
+    name: &str,
+    range: RangeInclusive<usize>,
+) -> Result<Option<usize>, String> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    let wrong = || format!("{name}: {text:?} is not in {}..{}", range.start(), range.end());
+    number.map(Some).ok_or_else(wrong)
+}
+
 /// The jobs that the query selects. `uid_of` finds users by name.
 pub(crate) fn filter(
     query: &Query,
     uid_of: impl Fn(&str) -> Option<u32>,
 ) -> Result<Filter, Refusal> {
-    let mut wrong = Vec::new();
-    let mut filter = Filter {
-        states: JobState::ACTIVE | JobState::Inactive.number(),
-        name: query.get("name").cloned(),
-        user: None,
-        limit: JOBS,
-        cursor: Cursor::START,
+    let user = |name: &String| {
+        let uid = uid_of(name).or_else(|| name.parse().ok());
+        uid.ok_or_else(|| format!("user: {name:?} is no user of this container, and no number"))
     };
-    if let Some(text) = query.get("state") {
-        match states(text) {
-            Ok(states) => filter.states = states,
-            Err(why) => wrong.push(why),
+    let cursor = |text: &String| {
+        Cursor::parse(text).ok_or_else(|| "cursor: take the one of the answer before".to_owned())
+    };
+    let states = query.get("state").map(|text| states(text)).transpose();
+    let user = query.get("user").map(user).transpose();
+    let limit = number(query, "limit", 1..=MOST_JOBS);
+    let cursor = query.get("cursor").map(cursor).transpose();
+    match (states, user, limit, cursor) {
+        (Ok(states), Ok(user), Ok(limit), Ok(cursor)) => Ok(Filter {
+            states: states.unwrap_or(ALL_STATES),
+            name: query.get("name").cloned(),
+            user,
+            limit: limit.unwrap_or(JOBS),
+            cursor: cursor.unwrap_or(Cursor::START),
+        }),
+        (states, user, limit, cursor) => {
+            let wrong = [states.err(), user.err(), limit.err(), cursor.err()];
+            Err(Refusal::bad(wrong.into_iter().flatten().collect::<Vec<_>>().join("; ")))
         }
     }
-    if let Some(name) = query.get("user") {
-        filter.user = uid_of(name).or_else(|| name.parse().ok());
-        if filter.user.is_none() {
-            wrong.push(format!("user: {name:?} is no user of this container, and no number"));
-        }
-    }
-    if let Some(text) = query.get("limit") {
-        match text.parse() {
-            Ok(limit @ 1..=MOST_JOBS) => filter.limit = limit,
-            Ok(_) | Err(_) => wrong.push(format!("limit: {text:?} is not in 1..{MOST_JOBS}")),
-        }
-    }
-    if let Some(text) = query.get("cursor") {
-        match Cursor::parse(text) {
-            Some(cursor) => filter.cursor = cursor,
-            None => wrong.push("cursor: take the one of the answer before".to_owned()),
-        }
-    }
-    if wrong.is_empty() { Ok(filter) } else { Err(Refusal::bad(wrong.join("; "))) }
 }
 
 fn states(text: &str) -> Result<u32, String> {
@@ -127,7 +128,7 @@ mod tests {
     fn filter_of(text: &str) -> Result<Filter, String> {
         let uid_of = |name: &str| (name == "flux").then_some(1000);
         let query =
-            read(text, names("/api/v1/jobs", &Method::GET)).map_err(|refusal| refusal.detail)?;
+            read(text, &names("/api/v1/jobs", &Method::GET)).map_err(|refusal| refusal.detail)?;
         filter(&query, uid_of).map_err(|refusal| refusal.detail)
     }
 

@@ -1,19 +1,18 @@
 //! The server: it admits requests that may do what they ask and are within the limits.
 
-use crate::access::{self, Access, Tokens};
+use crate::access::{self, Access};
 use crate::answer::{Refusal, complete};
-use crate::calls::{self, Served};
-use crate::context::Context;
+use crate::calls;
+use crate::context::{Context, Shared};
 use crate::query;
 use crate::v1;
-use crate::v1::session::Sessions;
-use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use flux_contract::RestTokens;
 use flux_server::tls::Tls;
 use flux_server::{Authorised, HeadLimits};
 use futures::{FutureExt as _, StreamExt as _};
@@ -35,13 +34,9 @@ const DROPPED: usize = 32 << 20;
 const OPEN_BODY_LIMIT: usize = 4 << 10;
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    tls: Option<Tls>,
-    context: Arc<Context>,
-    sessions: Sessions,
-) {
-    let router = router(Served::new(context, sessions));
+pub(crate) async fn serve(listener: TcpListener, tls: Option<Tls>, context: Arc<Context>) {
+    let calls = calls::routes().merge(v1::calls::routes());
+    let router = calls.layer(from_fn_with_state(Arc::clone(&context), answer)).with_state(context);
     let service = || TowerToHyperService::new(router.clone());
     match tls {
         None => flux_server::serve(listener, HEAD_LIMITS, flux_server::plain, service).await,
@@ -52,16 +47,12 @@ pub(crate) async fn serve(
     }
 }
 
-fn router(served: Served) -> Router {
-    let routes = calls::routes().merge(v1::calls::routes());
-    routes.layer(from_fn_with_state(served.clone(), answer)).with_state(served)
-}
-
-async fn answer(State(served): State<Served>, request: Request, next: Next) -> Response {
+async fn answer(State(context): Shared, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let tokens = &served.context.tokens;
-    let answer = match admit(&served, request).await {
-        Ok((request, token)) => while_valid(next.run(request).await, tokens.subscribe(), token),
+    let answer = match admit(&context, request).await {
+        Ok((request, token)) => {
+            while_valid(next.run(request).await, context.tokens.subscribe(), token)
+        }
         Err(refusal) => refusal.into_response(),
     };
     complete(answer, &path)
@@ -69,13 +60,13 @@ async fn answer(State(served): State<Served>, request: Request, next: Next) -> R
 
 /// The request with its whole body, its query as a value, and what its token gives; and the fingerprint of that token. A
 /// client without a token learns no more than that the server is there.
-async fn admit(served: &Served, request: Request) -> Result<(Request, Option<String>), Refusal> {
+async fn admit(context: &Context, request: Request) -> Result<(Request, Option<String>), Refusal> {
     let (mut head, body) = request.into_parts();
     let needed = access::needed(&head.method, head.uri.path());
     let given = access::given(&head.headers);
-    let token = given.map(|given| served.sessions.fingerprint(given, SystemTime::now()));
-    let tokens = &served.context.tokens;
-    let access = token.as_ref().map_or(Access::None, |token| tokens.borrow().access(token));
+    let token = given.map(|given| context.sessions.fingerprint(given, SystemTime::now()));
+    let of = |token: &String| Access::of(&context.tokens.borrow(), token);
+    let access = token.as_ref().map_or(Access::None, of);
     if access < needed {
         // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
@@ -84,12 +75,14 @@ async fn admit(served: &Served, request: Request) -> Result<(Request, Option<Str
     head.extensions.insert(access);
     let limit = if needed == Access::None { OPEN_BODY_LIMIT } else { BODY_LIMIT };
     let body = whole(body, limit).await;
-    if let Some(authorised) = head.extensions.get::<Authorised>() {
+    let authorised = head.extensions.get::<Authorised>();
+    // A client without a token keeps no other out, not even where it needs none.
+    if let Some(authorised) = authorised.filter(|_| access > Access::None) {
         authorised.set();
     }
     if let Some(path) = head.extensions.get::<MatchedPath>() {
         let names = query::names(path.as_str(), &head.method);
-        let query = query::read(head.uri.query().unwrap_or_default(), names)?;
+        let query = query::read(head.uri.query().unwrap_or_default(), &names)?;
         head.extensions.insert(query);
     }
     Ok((Request::from_parts(head, body?.into()), token))
@@ -108,14 +101,14 @@ fn denied(access: Access) -> Refusal {
 /// The answer, which ends as soon as its `token` gives nothing any more, if it is a stream.
 fn while_valid(
     answer: Response,
-    mut tokens: watch::Receiver<Tokens>,
+    mut tokens: watch::Receiver<RestTokens>,
     token: Option<String>,
 ) -> Response {
     let Some(token) = token.filter(|_| answer.body().size_hint().exact().is_none()) else {
         return answer;
     };
     let replaced = async move {
-        let is_nothing = |tokens: &Tokens| tokens.access(&token) == Access::None;
+        let is_nothing = |tokens: &RestTokens| Access::of(tokens, &token) == Access::None;
         drop(tokens.wait_for(is_nothing).await);
     };
     let (head, body) = answer.into_parts();
@@ -142,4 +135,37 @@ async fn whole(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     };
     let late = || Refusal::bad(format!("the body has not come within {REQUEST_TIMEOUT:?}"));
     timeout(REQUEST_TIMEOUT, read).await.unwrap_or_else(|_| Err(late()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::session::Sessions;
+    use axum::http::header::AUTHORIZATION;
+    use flux_contract::token::fingerprint;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn only_an_authorised_request_keeps_its_connection() {
+        let instance = serde_json::from_value(json!({
+            "cluster": "", "broker": "", "agent": "", "timeline": [], "users": "", "limits": {}, "validated": false,
+            "listen": "127.0.0.1:0", "tokens": "new", "tls": null, "untilInputEnds": false,
+        }));
+        let sessions = Sessions::new(|_| Ok::<_, ()>(())).unwrap();
+        let tokens = access::full(&fingerprint("full"));
+        let context = Context::new(instance.unwrap(), tokens, None, sessions);
+        for (method, path, token, is_kept) in [
+            ("GET", "/health", "", false),
+            ("POST", v1::TOKEN, "", false),
+            ("POST", access::EXCHANGE, "other", false),
+            ("GET", "/api/v1/jobs", "other", false),
+            ("GET", "/api/v1/jobs", "full", true),
+        ] {
+            let mark = Authorised::default();
+            let request = Request::builder().method(method).uri(path).extension(mark.clone());
+            let request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            let _ = admit(&context, request.body(Body::empty()).unwrap()).await;
+            assert_eq!(mark.is_set(), is_kept, "{method} {path} {token}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use flux_protocol::jobspec::{Counts, Slot, Variables, jobspec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 /// More tasks, nodes, cores or GPUs than an instance has.
@@ -13,18 +14,7 @@ const LONGEST: f64 = 1e9;
 const URGENCIES: RangeInclusive<u64> = 0..=31;
 const URGENCY: u64 = 16;
 /// The fields that a request may have.
-const FIELDS: [&str; 10] = [
-    "command",
-    "num_tasks",
-    "num_nodes",
-    "cores_per_task",
-    "gpus_per_task",
-    "cwd",
-    "environment",
-    "name",
-    "duration",
-    "urgency",
-];
+const FIELDS: &str = "command, num_tasks, num_nodes, cores_per_task, gpus_per_task, cwd, environment, name, duration, urgency";
 
 /// What a job gets where the request has no field for it.
 #[derive(Debug)]
@@ -52,13 +42,14 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// Reads the body of a request. The error names all that is wrong with it.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, String> {
-        let object = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
-        let Value::Object(object) = object else {
-            return Err("the body: it is no JSON object".to_owned());
-        };
-        let mut fields = Fields { object, wrong: Vec::new() };
+    /// Reads the body of a request.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Vec<String>> {
+        let object = object(body).map_err(|why| vec![why])?;
+        Self::of(Fields { object, wrong: Vec::new() })
+    }
+
+    /// The job with these fields. The error has all that is wrong with them.
+    pub(crate) fn of(mut fields: Fields) -> Result<Self, Vec<String>> {
         let nodes = fields.count("num_nodes", 1..=MOST);
         let tasks = fields.count("num_tasks", 1..=MOST);
         let cores = fields.count("cores_per_task", 1..=MOST).unwrap_or(1);
@@ -85,26 +76,33 @@ impl Submission {
         let limits = defaults.limits.iter().map(|(name, limit)| (name.as_str(), *limit)).collect();
         let mut jobspec =
             jobspec(self.counts, self.slot, &self.command, directory, &environment, &limits);
-        if let Some(system) =
-            jobspec.pointer_mut("/attributes/system").and_then(Value::as_object_mut)
-        {
-            system.insert("duration".to_owned(), self.duration.clone());
-            let name = self.name.as_ref();
-            system.extend(name.map(|name| ("job".to_owned(), json!({ "name": name }))));
+        let system = &mut jobspec["attributes"]["system"];
+        system["duration"] = self.duration.clone();
+        if let Some(name) = &self.name {
+            system["job"]["name"] = name.as_str().into();
         }
         jobspec
     }
 }
 
+/// The object that is the body of a request.
+pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, String> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err("the body: it is no JSON object".to_owned()),
+        Err(error) => Err(format!("the body: {error}")),
+    }
+}
+
 /// The fields of a request that are still to be read, and what was wrong with the others.
-struct Fields {
-    object: Map<String, Value>,
-    wrong: Vec<String>,
+pub(crate) struct Fields {
+    pub(crate) object: Map<String, Value>,
+    pub(crate) wrong: Vec<String>,
 }
 
 impl Fields {
-    fn wrong(&mut self, name: &str, what: impl AsRef<str>) {
-        self.wrong.push(format!("{name}: {}", what.as_ref()));
+    pub(crate) fn wrong(&mut self, name: &str, what: impl Display) {
+        self.wrong.push(format!("{name}: {what}"));
     }
 
     fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u64> {
@@ -133,25 +131,20 @@ impl Fields {
 
     fn command(&mut self) -> Vec<String> {
         let words = match self.object.remove("command") {
-            Some(Value::Array(words)) if !words.is_empty() => words,
-            Some(_) => {
-                self.wrong("command", "it is no list of at least one string");
-                return Vec::new();
-            }
-            None => {
-                self.wrong("command", "it is missing: a list of strings, program and arguments");
-                return Vec::new();
-            }
+            Some(Value::Array(words)) if !words.is_empty() => Ok(words),
+            Some(_) => Err("it is no list of at least one string"),
+            None => Err("it is missing: a list of strings, program and arguments"),
         };
+        let words = words.map_err(|what| self.wrong("command", what)).unwrap_or_default();
         let mut command = Vec::new();
         for (at, word) in words.into_iter().enumerate() {
             let is_right = |word: &&str| is_text(word) || (at > 0 && word.is_empty());
             if let Some(word) = word.as_str().filter(is_right) {
                 command.push(word.to_owned());
-                continue;
+            } else {
+                let what = format!("{word} is no string, or is empty or has a NUL");
+                self.wrong(&format!("command[{at}]"), what);
             }
-            let what = format!("{word} is no string, or is empty or has a NUL");
-            self.wrong(&format!("command[{at}]"), what);
         }
         command
     }
@@ -165,21 +158,17 @@ impl Fields {
     }
 
     fn environment(&mut self) -> Variables {
-        let variables = match self.object.remove("environment") {
-            Some(Value::Object(variables)) => variables,
-            Some(_) => {
-                self.wrong("environment", "it is no object of strings");
-                return Variables::new();
-            }
-            None => return Variables::new(),
+        let given = self.object.remove("environment").unwrap_or_else(|| json!({}));
+        let Value::Object(variables) = given else {
+            self.wrong("environment", "it is no object of strings");
+            return Variables::new();
         };
         let mut environment = Variables::new();
         for (name, value) in variables {
-            if !is_text(&name) || name.contains('=') {
-                self.wrong("environment", format!("{name:?} is no name of a variable"));
-                continue;
-            }
             match value.as_str().filter(|value| !value.contains('\0')) {
+                _ if !is_text(&name) || name.contains('=') => {
+                    self.wrong("environment", format!("{name:?} is no name of a variable"));
+                }
                 Some(value) => drop(environment.insert(name, value.to_owned())),
                 None => self.wrong(&format!("environment.{name}"), "it is no string without a NUL"),
             }
@@ -197,7 +186,7 @@ impl Fields {
     }
 
     /// Refuses unknown fields, and fields that contradict each other.
-    fn finish(mut self, submission: &Submission) -> Result<(), String> {
+    fn finish(mut self, submission: &Submission) -> Result<(), Vec<String>> {
         let Counts { nodes, tasks } = submission.counts;
         if let (Some(nodes), Some(tasks)) = (nodes, tasks)
             && nodes > tasks
@@ -213,9 +202,9 @@ impl Fields {
             }
         }
         for name in std::mem::take(&mut self.object).keys() {
-            self.wrong(name, format!("not known (known are: {})", FIELDS.join(", ")));
+            self.wrong(name, format!("not known (known are: {FIELDS})"));
         }
-        if self.wrong.is_empty() { Ok(()) } else { Err(self.wrong.join("; ")) }
+        if self.wrong.is_empty() { Ok(()) } else { Err(self.wrong) }
     }
 }
 
@@ -229,14 +218,13 @@ fn is_text(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn defaults() -> Defaults {
+    pub(crate) fn defaults() -> Defaults {
         Defaults {
             directory: "/work".to_owned(),
-            environment: [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())]
-                .into(),
+            environment: [("A", "1"), ("B", "2")].map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
             limits: [("nofile".to_owned(), 1024)].into(),
             validated: false,
             uid: 1000,
@@ -244,7 +232,7 @@ mod tests {
     }
 
     fn read(body: &Value) -> Result<Submission, String> {
-        Submission::read(body.to_string().as_bytes())
+        Submission::read(body.to_string().as_bytes()).map_err(|wrong| wrong.join("; "))
     }
 
     #[test]
@@ -254,11 +242,14 @@ mod tests {
             "environment": { "B": "" }, "name": "n", "duration": 1.5, "urgency": 31,
         }));
         insta::assert_snapshot!(asked.unwrap().jobspec(&defaults()), @r#"{"attributes":{"system":{"cwd":"/x","duration":1.5,"environment":{"A":"1","B":""},"job":{"name":"n"},"shell":{"options":{"rlimit":{"nofile":1024}}}}},"resources":[{"count":2,"type":"node","with":[{"count":2,"label":"task","type":"slot","with":[{"count":3,"type":"core"},{"count":1,"type":"gpu"}]}]}],"tasks":[{"command":["a",""],"count":{"per_slot":1},"slot":"task"}],"version":1}"#);
-        let least = read(&json!({ "command": ["a"] })).unwrap().jobspec(&defaults());
+        let least = read(&json!({ "command": ["a"] })).unwrap();
+        assert_eq!(least.urgency, 16);
+        let least = least.jobspec(&defaults());
         let system = &least["attributes"]["system"];
-        assert_eq!((&system["cwd"], &system["duration"]), (&json!("/work"), &json!(0)));
-        assert_eq!(read(&json!({ "command": ["a"] })).unwrap().urgency, 16);
-        assert_eq!(system.get("job"), None);
+        assert_eq!(
+            json!([system["cwd"], system["duration"], system["job"]]),
+            json!(["/work", 0, null])
+        );
         assert_eq!(least["resources"][0]["count"], 1);
         let nodes = read(&json!({ "command": ["a"], "num_nodes": 2.0 })).unwrap();
         assert_eq!(nodes.jobspec(&defaults())["resources"][0]["exclusive"], true);
@@ -294,13 +285,10 @@ mod tests {
             (json!({ "command": [] }), "command: it is no list"),
             (json!([]), "the body: it is no JSON object"),
             (json!({ "command": ["a"], "num_tasks": 1, "num_nodes": 2 }), "num_nodes: 2 is more"),
-            (
-                json!({ "command": ["a"], "num_tasks": 1025, "cores_per_task": 1024 }),
-                "cores_per_task: ",
-            ),
+            (json!({ "command": ["a"], "num_tasks": 1025, "cores_per_task": 1024 }), "cores_per_"),
         ] {
             assert!(read(&body).unwrap_err().starts_with(text), "{body}");
         }
-        assert!(Submission::read(b"{").unwrap_err().starts_with("the body: EOF"));
+        assert!(Submission::read(b"{").unwrap_err()[0].starts_with("the body: EOF"));
     }
 }

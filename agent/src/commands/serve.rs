@@ -41,12 +41,12 @@ pub(crate) struct Serve {
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let pod = PodContext::read(&serve.pod)?;
     // Flux's user may not be allowed to read these files.
-    let access = if serve.as_configured {
+    let (listen, tokens, tls) = if serve.as_configured {
         configured(&pod, &serve.pod)?
     } else {
         let token = serve.token_file.as_deref().map(token).transpose()?;
         let given = token.map(|token| ServedTokens::Sha256(fingerprint(&token)));
-        Access { listen: serve.listen, tokens: given.unwrap_or(ServedTokens::New), tls: None }
+        (serve.listen, given.unwrap_or(ServedTokens::New), None)
     };
     let report = file::read(&pod.root, &pod.config.layout).unwrap_or_default();
     let (client, broker) = connected(&pod)?;
@@ -60,9 +60,9 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
         users: pod.root.at("/etc/passwd"),
         limits: limits().into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect(),
         validated: has_validator(&pod.config),
-        listen: access.listen,
-        tokens: access.tokens,
-        tls: access.tls,
+        listen,
+        tokens,
+        tls,
         until_input_ends: serve.until_input_ends,
     };
     let instance = serde_json::to_string(&instance).map_err(|error| {
@@ -75,26 +75,21 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     client.become_program(program.as_os_str(), &[instance.into()], GoHome::IfUseless)
 }
 
-/// Where and to whom it is served.
-struct Access {
-    listen: SocketAddr,
-    tokens: ServedTokens,
-    tls: Option<PathBuf>,
-}
-
-/// As `flux.rest` has it. Flux's user may read the mounted files, and sees when they are replaced.
-fn configured(pod: &PodContext, arguments: &PodArguments) -> Result<Access, Failure> {
+/// Where and to whom it is served, and the directory of its certificate, as `flux.rest` has it. Flux's user may read
+/// the mounted files, and sees when they are replaced.
+fn configured(
+    pod: &PodContext,
+    arguments: &PodArguments,
+) -> Result<(SocketAddr, ServedTokens, Option<PathBuf>), Failure> {
     let none = || {
         let text =
             "this MiniCluster has no API of its own: set flux.rest, or leave out --as-configured";
         Failure::new(Exit::Config, text.to_owned())
     };
     let rest = pod.config.rest.as_ref().ok_or_else(none)?;
-    Ok(Access {
-        listen: (Ipv6Addr::UNSPECIFIED, rest.port).into(),
-        tokens: ServedTokens::Config(pod.root.at(&arguments.config)),
-        tls: rest.tls.then(|| pod.root.at(REST_TLS_MOUNT)),
-    })
+    let tokens = ServedTokens::Config(pod.root.at(&arguments.config));
+    let tls = rest.tls.then(|| pod.root.at(REST_TLS_MOUNT));
+    Ok(((Ipv6Addr::UNSPECIFIED, rest.port).into(), tokens, tls))
 }
 
 /// `flux-rest`, which lies beside this program.

@@ -2,7 +2,6 @@
 //! and detecting that it is gone.
 
 mod dns;
-mod findings;
 pub(crate) mod probe;
 pub(crate) mod resolver;
 pub(crate) mod wait;

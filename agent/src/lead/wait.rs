@@ -1,12 +1,11 @@
 //! Waiting until the lead broker answers, with reports of what keeps it from that.
 
 use crate::failure::Failure;
-use crate::lead::findings::{Findings, Report};
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use flux_contract::Exit;
-use flux_contract::obstacle::ObstacleCause;
+use flux_contract::obstacle::{Obstacle, ObstacleCause};
 use flux_protocol::CurveCertificate;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -45,6 +44,9 @@ const LOOKUP_INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Durat
 /// How long look-ups are frequent.
 const FREQUENT_LOOKUPS: Duration = Duration::from_millis(500);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Gets a line for the log, and the obstacle that it is about.
+type Report<'report> = dyn FnMut(&str, Obstacle) + 'report;
 
 /// A lead broker that lets this pod in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +159,7 @@ async fn repeat(
     route: Route,
     pauses: Pauses,
     spread: impl Fn(Duration) -> Duration,
-    mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Findings>,
+    mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Obstacle>,
 ) -> Option<SocketAddr> {
     let (started, deadline) = (search.borrow().started, search.borrow().deadline);
     let shortest = EAGER_CONNECTION.0.max(pauses.first);
@@ -187,18 +189,18 @@ async fn repeat(
 async fn attempt(
     addresses: &Result<Vec<IpAddr>, String>,
     probe: impl AsyncFn(IpAddr) -> (SocketAddr, Outcome),
-) -> Result<SocketAddr, Findings> {
-    let mut findings = Findings::default();
+) -> Result<SocketAddr, Obstacle> {
+    let mut findings = Obstacle::default();
     let addresses = addresses
         .as_ref()
-        .map_err(|error| Findings { text: error.clone(), cause: ObstacleCause::Address })?;
+        .map_err(|error| Obstacle { message: error.clone(), cause: ObstacleCause::Address })?;
     for address in addresses {
         let (address, outcome) = probe(*address).await;
         if outcome == Outcome::Accepted {
             return Ok(address);
         }
-        let text = format!("{address}: {outcome}");
-        findings.add(&Findings { text, cause: outcome.cause() });
+        let message = format!("{address}: {outcome}");
+        findings.add(&Obstacle { message, cause: outcome.cause() });
     }
     Err(findings)
 }
@@ -215,9 +217,9 @@ struct LeadSearch<'report> {
     deadline: Duration,
     attempts: u32,
     /// The last findings on each [`Route`].
-    last: [Findings; 2],
+    last: [Obstacle; 2],
     /// The last report, and its time.
-    reported: Option<(Findings, Duration)>,
+    reported: Option<(Obstacle, Duration)>,
     report: &'report mut Report<'report>,
 }
 
@@ -227,14 +229,14 @@ impl<'report> LeadSearch<'report> {
         Self { started, deadline, attempts: 0, last, reported: None, report }
     }
 
-    fn findings(&self) -> Findings {
-        let mut all = Findings::default();
+    fn findings(&self) -> Obstacle {
+        let mut all = Obstacle::default();
         self.last.iter().for_each(|it| all.add(it));
         all
     }
 
     /// Reports a change at once, and findings that stay the same every ten seconds.
-    fn note(&mut self, route: Route, findings: Findings) {
+    fn note(&mut self, route: Route, findings: Obstacle) {
         self.last[route as usize] = findings;
         let (now, elapsed) = (self.findings(), self.started.elapsed());
         let is_urgent = now.cause == ObstacleCause::Certificate;
@@ -249,8 +251,8 @@ impl<'report> LeadSearch<'report> {
             Some(_) | None => String::new(),
         };
         let still = if since.is_empty() { "" } else { "still " };
-        let line = format!("{urgency}{still}waiting for the lead broker{since}: {}", now.text);
-        (self.report)(&line, now.obstacle());
+        let line = format!("{urgency}{still}waiting for the lead broker{since}: {}", now.message);
+        (self.report)(&line, now.clone());
         self.reported = Some((now, elapsed));
     }
 
@@ -261,7 +263,7 @@ impl<'report> LeadSearch<'report> {
     fn failed(&self, target: &AwaitLead) -> Failure {
         let AwaitLead { name, port, .. } = target;
         let (seconds, attempts) = (self.started.elapsed().as_secs(), self.attempts);
-        let seen = self.findings().text;
+        let seen = self.findings().message;
         let text = format!(
             "lead broker {name} port {port} did not let this pod in within {seconds} s ({attempts} attempts); last seen: {seen}"
         );

@@ -49,13 +49,9 @@ fn of_orderly_end(archive: &ArchiveRun) -> Restored {
     Restored { path: archive.path.clone(), has_queues: true }
 }
 
-/// A checkpoint that is there.
-enum Checkpoint {
-    /// What is to be restored of it was written to the file for that.
-    Repaired { age: Duration, lost: Vec<String>, has_queues: bool },
-    /// The archive serves, which is older.
-    NotWhole(io::Error),
-}
+/// The age and the jobs of a checkpoint, whose repaired form was written to the file that is restored. The error is why it is
+/// not whole: the archive serves, which is older.
+type Repaired = Result<(Duration, Jobs), io::Error>;
 
 /// What is to be restored, and whether there is a directory for the next state, which is made here for the broker's user.
 ///
@@ -84,7 +80,7 @@ pub(crate) async fn prepare(
         Ok(()) => {
             let checkpoint =
                 checkpoint.map_err(failed("restore checkpoint", &archive.checkpoint))?;
-            let newer = checkpoint.and_then(|it| report(run, archive, &it));
+            let newer = checkpoint.and_then(|it| report(run, archive, it));
             Ok((newer.or(restored), true))
         }
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
@@ -97,14 +93,14 @@ pub(crate) async fn prepare(
 }
 
 /// Writes what is to be restored of a checkpoint, if there is one.
-fn repair(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>> {
+fn repair(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Repaired>> {
     let [from, to] = [&archive.checkpoint, &archive.repaired()].map(|path| files.root.at(path));
     if !is_there(&from)? {
         return Ok(None);
     }
     let whole = files::with_rights_of_owner(&from, || Ok(ends_as_tar(unpacked(&from)?)))?;
     if let Err(why) = whole {
-        return Ok(Some(Checkpoint::NotWhole(why)));
+        return Ok(Some(Err(why)));
     }
     let now = SystemTime::now();
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -116,35 +112,28 @@ fn repair(files: &Files, archive: &ArchiveRun) -> io::Result<Option<Checkpoint>>
             jobs.repair(unpacked(&from)?, &mut packed)?;
             packed.finish()?.flush()
         })?;
-        let age = now.duration_since(modified).unwrap_or_default();
-        Ok(Some(Checkpoint::Repaired { age, lost: jobs.lost(), has_queues: jobs.has_queues }))
+        Ok(Some(Ok((now.duration_since(modified).unwrap_or_default(), jobs))))
     })
 }
 
 /// Writes to the log what a lead that was lost has left; returns what of it is restored.
-fn report(run: &Run, archive: &ArchiveRun, checkpoint: &Checkpoint) -> Option<Restored> {
+fn report(run: &Run, archive: &ArchiveRun, checkpoint: Repaired) -> Option<Restored> {
     let path = archive.checkpoint.display();
-    match checkpoint {
-        Checkpoint::NotWhole(why) => {
-            let archive = archive.path.display();
-            run.warned(&format!("{path} is not restored, but {archive}, which is older: {why}"));
-            None
-        }
-        Checkpoint::Repaired { age, lost, has_queues } => {
-            let seconds = age.as_secs();
-            let jobs = match lost.len() {
-                0 => "no job ran then".to_owned(),
-                count => {
-                    let named = lost.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>();
-                    let more = if count > NAMED { ", ..." } else { "" };
-                    format!("jobs that ran then are lost ({count}): {}{more}", named.join(", "))
-                }
-            };
-            let text = "an earlier lead was lost before its instance had ended";
-            run.log.warn(&format!("{text}; its state of {seconds} s ago is in {path}: {jobs}"));
-            Some(Restored { path: archive.repaired(), has_queues: *has_queues })
-        }
-    }
+    let not_whole = |why: io::Error| {
+        let archive = archive.path.display();
+        run.warned(&format!("{path} is not restored, but {archive}, which is older: {why}"));
+    };
+    let (age, jobs) = checkpoint.map_err(not_whole).ok()?;
+    let (seconds, lost) = (age.as_secs(), jobs.lost());
+    let named = lost[..lost.len().min(NAMED)].join(", ");
+    let lost = match lost.len() {
+        0 => "no job ran then".to_owned(),
+        count if count > NAMED => format!("jobs that ran then are lost ({count}): {named}, ..."),
+        count => format!("jobs that ran then are lost ({count}): {named}"),
+    };
+    let text = "an earlier lead was lost before its instance had ended";
+    run.log.warn(&format!("{text}; its state of {seconds} s ago is in {path}: {lost}"));
+    Some(Restored { path: archive.repaired(), has_queues: jobs.has_queues })
 }
 
 /// Puts the dump in the archive's place if the instance ran, the dump is whole and a stop leaves the time for it.

@@ -9,13 +9,11 @@ use crate::pid1::archive::{check_whole, take_place};
 use crate::plan::step::ArchiveRun;
 use crate::process::exit_status::end_text;
 use crate::system::files;
-use crate::system::root::Root;
 use rustix::process::{Pid, setpriority_process};
 use std::io;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
-use tokio::io::AsyncReadExt as _;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
@@ -24,42 +22,17 @@ const LOWEST_PRIORITY: i32 = 19;
 /// How many times as long as the last dump took the next one waits at least: a tenth of the time goes into dumps at most.
 const TIMES: u32 = 9;
 
-/// The files of a checkpoint.
-#[derive(Debug, Clone)]
-struct Paths {
-    /// What Flux dumps to.
-    dump: PathBuf,
-    /// What the dump becomes when it is whole.
-    checkpoint: PathBuf,
-}
-
-impl Paths {
-    fn new(root: &Root, archive: &ArchiveRun) -> Self {
-        let [dump, checkpoint] =
-            [&archive.next_checkpoint(), &archive.checkpoint].map(|path| root.at(path));
-        Self { dump, checkpoint }
-    }
-
-    /// Puts the dump in the place of the checkpoint before.
-    fn replace(&self) -> io::Result<()> {
-        files::with_rights_of_owner(&self.dump, || {
-            check_whole(&self.dump)?;
-            take_place(&self.dump, &self.checkpoint)
-        })
-    }
-}
-
 /// Writes the state while the broker runs, if the specification asks for that.
 pub(crate) fn write_regularly(
     run: &Run,
     archive: &ArchiveRun,
     client: FluxClient,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let (paths, report) = (Paths::new(&run.root, archive), run.failure_reporter());
-    let every = archive.every_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    let paths = [&archive.next_checkpoint(), &archive.checkpoint].map(|path| run.root.at(path));
+    let (every, report) = (archive.every_seconds, run.failure_reporter());
     async move {
         if let Some(every) = every {
-            write_every(every, client, paths, report).await;
+            write_every(Duration::from_secs(every.into()), client, paths, report).await;
         }
     }
 }
@@ -68,11 +41,11 @@ pub(crate) fn write_regularly(
 async fn write_every(
     every: Duration,
     client: FluxClient,
-    paths: Paths,
+    paths: [PathBuf; 2],
     report: impl Fn(&str) + Send,
 ) {
     // On a volume that is read only there is no place for it.
-    let place = paths.dump.clone();
+    let place = paths[0].clone();
     let has_place = move || place.parent().is_some_and(files::is_directory);
     if !spawn_blocking(has_place).await.unwrap_or_default() {
         return;
@@ -84,15 +57,14 @@ async fn write_every(
             continue;
         }
         let began = Instant::now();
-        let failure = write(&client, &paths).await.err();
+        let failure = write(&client, paths.clone()).await.err();
         pause = pause_after(began.elapsed(), every);
         // In the end the content goes while it is dumped.
         if failure.is_some() && !runs(&client).await {
             continue;
         }
         if let Some(why) = failure.as_ref().filter(|_| failure != reported) {
-            let checkpoint = paths.checkpoint.display();
-            report(&format!("checkpoint {checkpoint} stays as it was: {why}"));
+            report(&format!("checkpoint {} stays as it was: {why}", paths[1].display()));
         }
         reported = failure;
     }
@@ -106,28 +78,31 @@ fn pause_after(took: Duration, every: Duration) -> Duration {
     every.saturating_sub(took).max(took * TIMES)
 }
 
-/// The error is why there is no new checkpoint.
-async fn write(client: &FluxClient, paths: &Paths) -> Result<(), String> {
-    let words = [&*client.flux, "dump", "--quiet", &paths.dump.display().to_string()];
+/// Lets Flux dump to the first path. The dump becomes the checkpoint, the second, when it is whole; the error is why there
+/// is no new one.
+async fn write(client: &FluxClient, [dump, checkpoint]: [PathBuf; 2]) -> Result<(), String> {
+    let words = [&*client.flux, "dump", "--quiet", &dump.display().to_string()];
     let mut command = client.command(&words.map(str::to_owned));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let shown = words.join(" ");
     let failed = |error: io::Error| format!("{shown}: {error}");
-    let mut running = client.children.spawn(&mut command).map_err(failed)?;
+    let running = client.children.spawn(&mut command).map_err(failed)?;
     // Without this right it competes with the jobs of the lead.
     let _ = setpriority_process(Pid::from_raw(running.pid.as_raw()), LOWEST_PRIORITY);
-    let mut errors = String::new();
-    if let Some(stderr) = &mut running.stderr {
-        stderr.read_to_string(&mut errors).await.map_err(failed)?;
-    }
-    let status = running.wait().await;
+    let Output { status, stderr, .. } = running.output().await.map_err(failed)?;
     if !status.success() {
-        let why = format!("{shown} {}: {}", end_text(status), errors.trim());
+        let why =
+            format!("{shown} {}: {}", end_text(status), String::from_utf8_lossy(&stderr).trim());
         return Err(why.trim_end_matches([' ', ':']).to_owned());
     }
-    let paths = paths.clone();
-    let replaced = spawn_blocking(move || paths.replace()).await.map_err(io::Error::other);
-    replaced.and_then(|replaced| replaced).map_err(|error| format!("use the dump: {error}"))
+    let replace = move || {
+        files::with_rights_of_owner(&dump, || {
+            check_whole(&dump)?;
+            take_place(&dump, &checkpoint)
+        })
+    };
+    let replaced = spawn_blocking(replace).await.map_err(io::Error::other).flatten();
+    replaced.map_err(|error| format!("use the dump: {error}"))
 }
 
 #[cfg(test)]

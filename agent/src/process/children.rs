@@ -73,14 +73,10 @@ impl Children {
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = self.spawn(command)?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         if let (Some(input), Some(mut stdin)) = (input, running.stdin.take()) {
             stdin.write_all(input.as_bytes()).await?;
         }
-        if let (Some(out), Some(err)) = (&mut running.stdout, &mut running.stderr) {
-            tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
-        }
-        Ok(Output { status: running.wait().await, stdout, stderr })
+        running.output().await
     }
 
     /// Whether `pid` is a child that was started here and has not been waited for.
@@ -149,6 +145,15 @@ impl Running {
         let status = self.ended.wait_for(Option::is_some).await.ok().and_then(|status| *status);
         // What sends it is there until it was sent, or this is dropped.
         status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32))
+    }
+
+    /// What it writes until its end to its standard output and error, which are piped.
+    pub(crate) async fn output(mut self) -> io::Result<Output> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        if let (Some(out), Some(err)) = (&mut self.stdout, &mut self.stderr) {
+            tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
+        }
+        Ok(Output { status: self.wait().await, stdout, stderr })
     }
 
     /// Sends `signal` to the child alone. That it has just ended is no error.

@@ -4,25 +4,24 @@ mod lead;
 mod second;
 
 use crate::commands::status::summary;
-use crate::connection::{Connection, ConnectionArguments};
+use crate::connection::{Access, Connection, ConnectionArguments};
 use crate::duration::duration;
 use crate::minicluster::{MiniClusterRef, NameArgument, new_name, objects};
 use crate::output::{FormatArgument, print, print_stderr};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
-use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_api::crd::{MiniCluster, State};
 use flux_contract::CURVE_SECRET_KEY;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, Service};
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::{ByteString, NamespaceResourceScope};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{DynamicObject, PartialObjectMeta};
-use kube::{Api, Resource as _, ResourceExt};
+use kube::{Resource, ResourceExt};
 use lead::{Address, BURST_OF, read_certificate};
-use second::{Plan, Side, default_name, minicluster, plan};
+use second::{default_name, minicluster, plan, secret_name};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -83,11 +82,11 @@ impl Burst {
         arguments: &ConnectionArguments,
     ) -> Result<()> {
         let arguments = ConnectionArguments {
-            kubeconfig: arguments.kubeconfig.clone(),
             context: Some(self.to.clone()),
             namespace: self.to_namespace.clone(),
-            request_timeout: arguments.request_timeout,
-            ..ConnectionArguments::default()
+            access: Access::default(),
+            names_last: false,
+            ..arguments.clone()
         };
         let second = Connection::new(&arguments).await;
         let second = second.with_context(|| format!("use the context {}", self.to))?;
@@ -97,77 +96,82 @@ impl Burst {
             if self.down {
                 self.delete(&lead, &second).await
             } else {
-                Box::pin(self.burst(&lead, &second)).await
+                Box::pin(self.burst(&lead, second)).await
             }
         };
-        let Ok(done) = timeout(limit, work).await else {
-            bail!(
-                "not done after {limit:?}; `kubectl flux burst {} --down` deletes what was made",
-                lead.name
-            )
+        let late = |_| {
+            let name = &lead.name;
+            Err(anyhow!(
+                "not done after {limit:?}; `kubectl flux burst {name} --down` deletes what was made"
+            ))
         };
-        done
+        timeout(limit, work).await.unwrap_or_else(late)
     }
 
-    async fn burst(&self, lead: &MiniClusterRef, second: &Connection) -> Result<()> {
+    async fn burst(&self, lead: &MiniClusterRef, second: Connection) -> Result<()> {
         let object = lead.object().await?;
         let cluster: MiniCluster = object.clone().try_parse().context("read the MiniCluster")?;
         let plan = plan(&cluster, self.name.as_deref(), self.size)?;
         let certificate = read_certificate(lead).await?;
-        let target = MiniClusterRef::new(second.clone(), &plan.name);
-        self.check_free(&target).await?;
-        let found = lead::service(lead, &plan.name).await?;
-        let service = match found {
-            None if !self.dry_run => Some(self.create_service(lead, &cluster, &plan).await?),
+        let target = MiniClusterRef::new(second, &plan.name);
+        self.check_free(&target).await.with_context(|| self.there())?;
+        let service = match lead::service(lead, &plan.name).await? {
+            None if !self.dry_run => Some(self.create_service(lead, &cluster, &plan.name).await?),
             found => found,
         };
         let address = lead::reached(lead, service.as_ref(), self.address.as_ref()).await?;
-        let side = Side { address, secret: secret_name(&plan.name) };
-        let new = minicluster(&object, &cluster, &plan, &side);
+        let new = minicluster(&object, &cluster, &plan, &address);
+        let (of, secret) = (&lead.name, secret_name(&plan.name));
         if self.dry_run {
-            let text = serde_saphyr::to_string(&new).context("write YAML")?;
-            print_stderr(&format!(
-                "# its Secret {} has the certificate of {}",
-                side.secret, lead.name
-            ));
-            print(&text);
+            print_stderr(&format!("# its Secret {secret} has the certificate of {of}"));
+            print(&serde_saphyr::to_string(&new).context("write YAML")?);
             return Ok(());
         }
-        self.create(second, &lead.name, &side, certificate, &new).await?;
-        let status = if self.detach { None } else { Some(self.joined(&target, plan.size).await?) };
-        self.print_end(lead, &plan, &side, service.as_ref(), status.as_ref())
+        let created = create(&target, of, &secret, certificate, &new).await;
+        created.with_context(|| self.there())?;
+        print_stderr(&format!("created {} with the Secret {secret} in {}", plan.name, self.to));
+        let ready = if self.detach { None } else { Some(self.joined(&target, plan.size).await?) };
+        let (name, Address { host, port }) = (target.full_name(), address);
+        let report = json!({
+            "lead": of, "service": service.map(|it| it.name_any()), "address": host, "port": port, "context": self.to,
+            "name": plan.name, "secret": secret, "size": plan.size, "readyBrokers": ready,
+        });
+        if !self.format.print(&report, [name.clone()])? {
+            print(&match ready {
+                Some(ready) => format!("{name}: {ready} brokers of {} have joined {of}", self.to),
+                None => format!("{name} is created in {}", self.to),
+            });
+        }
+        Ok(())
+    }
+
+    fn there(&self) -> String {
+        format!("burst to {}", self.to)
     }
 
     /// Fails if the name of the second MiniCluster is taken.
     async fn check_free(&self, target: &MiniClusterRef) -> Result<()> {
-        let found = objects(&target.connection, false).get_metadata_opt(&target.name).await;
-        let found = found.with_context(|| self.there("read the MiniCluster", &target.name))?;
+        let MiniClusterRef { connection, name } = target;
+        let found = objects(connection, false).get_metadata_opt(name).await;
+        let is_free = found.with_context(|| format!("read the MiniCluster {name}"))?.is_none();
         ensure!(
-            found.is_none(),
-            "the MiniCluster {} exists in the namespace {} of {}: change its size with `kubectl flux scale`, or delete it \
-             with --down",
-            target.name,
-            target.connection.namespace,
+            is_free,
+            "the MiniCluster {name} exists in the namespace {} of {}: change its size with `kubectl flux scale`, or \
+             delete it with --down",
+            connection.namespace,
             self.to
         );
         Ok(())
-    }
-
-    fn there(&self, doing: &str, name: &str) -> String {
-        format!("{doing} {name} in {}", self.to)
     }
 
     async fn create_service(
         &self,
         lead: &MiniClusterRef,
         cluster: &MiniCluster,
-        plan: &Plan,
+        burst: &str,
     ) -> Result<Service> {
-        let type_ = match self.service {
-            ServiceType::NodePort => "NodePort",
-            ServiceType::LoadBalancer => "LoadBalancer",
-        };
-        let new = lead::new_service(cluster, &plan.name, type_);
+        let type_ = format!("{:?}", self.service);
+        let new = lead::new_service(cluster, burst, &type_)?;
         let name = new.name_any();
         let created = lead.connection.api().create(&PostParams::default(), &new).await;
         let created = created.with_context(|| format!("create the Service {name}"))?;
@@ -175,42 +179,9 @@ impl Burst {
         Ok(created)
     }
 
-    /// Creates the Secret and the MiniCluster, which then owns it.
-    async fn create(
-        &self,
-        second: &Connection,
-        lead: &str,
-        side: &Side,
-        certificate: ByteString,
-        new: &DynamicObject,
-    ) -> Result<()> {
-        let secrets: Api<Secret> = second.api();
-        let name = &side.secret;
-        delete_own(&second.api(), SECRET, name, lead).await?;
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                labels: Some([(BURST_OF.to_owned(), lead.to_owned())].into()),
-                ..ObjectMeta::default()
-            },
-            data: Some([(CURVE_SECRET_KEY.to_owned(), certificate)].into()),
-            ..Secret::default()
-        };
-        let created = secrets.create(&PostParams::default(), &secret).await;
-        created.with_context(|| self.there("create the Secret", name))?;
-        let created = objects(second, false).create(&PostParams::default(), new).await;
-        let created =
-            created.with_context(|| self.there("create the MiniCluster", &new.name_any()))?;
-        let kind = kube::api::ApiResource::erase::<MiniCluster>(&());
-        let owners = json!({ "metadata": { "ownerReferences": [created.owner_ref(&kind)] } });
-        let owned = secrets.patch(name, &PatchParams::default(), &Patch::Merge(owners)).await;
-        owned.with_context(|| self.there("give the MiniCluster its Secret", name))?;
-        print_stderr(&format!("created {} with the Secret {name} in {}", new.name_any(), self.to));
-        Ok(())
-    }
-
-    /// Waits until so many brokers of the second MiniCluster have joined, and prints what it waits for.
-    async fn joined(&self, target: &MiniClusterRef, size: u32) -> Result<MiniClusterStatus> {
+    /// Waits until so many brokers of the second MiniCluster have joined, and prints what it waits for; returns how many
+    /// there are.
+    async fn joined(&self, target: &MiniClusterRef, size: u32) -> Result<i32> {
         let mut last = String::new();
         let joined = target.until(|cluster| {
             let cluster = cluster.ok_or_else(|| target.absent())?;
@@ -218,98 +189,85 @@ impl Burst {
             if matches!(cluster.state(), Some(State::Failed | State::Invalid | State::Complete)) {
                 bail!("{now}");
             }
-            let status = cluster.status.unwrap_or_default();
-            if status.ready_brokers.unsigned_abs() >= size {
-                return Ok(Some(status));
-            }
-            if now != last {
+            let ready = cluster.status.map_or(0, |status| status.ready_brokers);
+            let is_done = ready.unsigned_abs() >= size;
+            if !is_done && now != last {
                 print_stderr(&now);
                 last = now;
             }
-            Ok(None)
+            Ok(is_done.then_some(ready))
         });
         joined.await.with_context(|| format!("wait for the brokers in {}", self.to))
     }
 
-    fn print_end(
-        &self,
-        lead: &MiniClusterRef,
-        plan: &Plan,
-        side: &Side,
-        service: Option<&Service>,
-        status: Option<&MiniClusterStatus>,
-    ) -> Result<()> {
-        let name = MiniClusterRef::new(lead.connection.clone(), &plan.name).full_name();
-        let ready = status.map(|status| status.ready_brokers);
-        let Address { host, port } = &side.address;
-        let report = json!({
-            "lead": lead.name, "service": service.map(ResourceExt::name_any), "address": host, "port": port, "context": self.to,
-            "name": plan.name, "secret": side.secret, "size": plan.size, "readyBrokers": ready,
-        });
-        if self.format.print(&report, [name.clone()])? {
-            return Ok(());
-        }
-        print(&match ready {
-            Some(ready) => {
-                format!("{name}: {ready} brokers of {} have joined {}", self.to, lead.name)
-            }
-            None => format!("{name} is created in {}", self.to),
-        });
-        Ok(())
-    }
-
     async fn delete(&self, lead: &MiniClusterRef, second: &Connection) -> Result<()> {
-        let first = objects(&lead.connection, false).get_opt(&lead.name).await;
-        let first = first.with_context(|| format!("read the MiniCluster {}", lead.name))?;
-        let first = first.and_then(|found| found.try_parse::<MiniCluster>().ok());
+        let MiniClusterRef { connection, name: of } = lead;
+        let first = connection.api::<MiniCluster>().get_opt(of).await;
+        let first = first.with_context(|| format!("read the MiniCluster {of}"))?;
         let name = self.name.clone().unwrap_or_else(|| default_name(first.as_ref()));
-        let of = &lead.name;
-        let uid = delete_own(&second.api(), MINICLUSTER, &name, of).await?;
-        if let Some(uid) = uid {
+        // It is gone when its pods are.
+        let foreground = DeleteParams::foreground();
+        if let Some(uid) = delete_own::<MiniCluster>(second, &name, of, foreground).await? {
             MiniClusterRef::new(second.clone(), &name).until_gone(Some(uid)).await?;
         }
-        delete_own(&second.api(), SECRET, &secret_name(&name), of).await?;
-        delete_own(&lead.connection.api(), SERVICE, &lead::service_name(of, &name), of).await?;
+        let background = DeleteParams::background();
+        delete_own::<Secret>(second, &secret_name(&name), of, background.clone()).await?;
+        let service = lead::service_name(of, &name);
+        delete_own::<Service>(connection, &service, of, background).await?;
         Ok(())
     }
 }
 
-fn secret_name(burst: &str) -> String {
-    format!("{burst}-certificate")
+/// Creates the Secret and the MiniCluster `new`, which then owns it.
+async fn create(
+    target: &MiniClusterRef,
+    lead: &str,
+    name: &str,
+    certificate: ByteString,
+    new: &DynamicObject,
+) -> Result<()> {
+    let second = &target.connection;
+    let (secrets, parameters) = (second.api::<Secret>(), PostParams::default());
+    delete_own::<Secret>(second, name, lead, DeleteParams::background()).await?;
+    let secret = json!({
+        "metadata": { "name": name, "labels": { BURST_OF: lead } }, "data": { CURVE_SECRET_KEY: certificate },
+    });
+    let secret = serde_json::from_value(secret).context("make the Secret")?;
+    let created = secrets.create(&parameters, &secret).await;
+    created.with_context(|| format!("create the Secret {name}"))?;
+    let created = objects(second, false).create(&parameters, new).await;
+    let created = created.with_context(|| format!("create the MiniCluster {}", target.name))?;
+    let kind = kube::api::ApiResource::erase::<MiniCluster>(&());
+    let owners = json!({ "metadata": { "ownerReferences": [created.owner_ref(&kind)] } });
+    let owned = secrets.patch(name, &PatchParams::default(), &Patch::Merge(owners)).await;
+    owned.with_context(|| format!("give the MiniCluster its Secret {name}"))?;
+    Ok(())
 }
-
-/// A kind of object, and how it is deleted: a MiniCluster is gone when its pods are.
-struct Deletion<K>(&'static str, fn() -> DeleteParams, PhantomData<K>);
-
-const MINICLUSTER: Deletion<MiniCluster> =
-    Deletion("MiniCluster", DeleteParams::foreground, PhantomData);
-const SECRET: Deletion<Secret> = Deletion("Secret", DeleteParams::background, PhantomData);
-const SERVICE: Deletion<Service> = Deletion("Service", DeleteParams::background, PhantomData);
 
 /// Deletes the object of this name, if there is one, unless others made it. Returns its uid.
 async fn delete_own<K>(
-    api: &Api<PartialObjectMeta<K>>,
-    Deletion(kind, parameters, _): Deletion<K>,
+    connection: &Connection,
     name: &str,
     lead: &str,
+    parameters: DeleteParams,
 ) -> Result<Option<String>>
 where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     PartialObjectMeta<K>: Clone + Debug + DeserializeOwned,
 {
+    let (kind, api) = (K::kind(&()), connection.api::<PartialObjectMeta<K>>());
     let found = api.get_metadata_opt(name).await;
     let Some(found) = found.with_context(|| format!("read the {kind} {name}"))? else {
         return Ok(None);
     };
-    let is_own =
-        found.metadata.labels.unwrap_or_default().get(BURST_OF).is_some_and(|of| of == lead);
     ensure!(
-        is_own,
+        found.labels().get(BURST_OF).is_some_and(|of| of == lead),
         "`kubectl flux burst {lead}` has not made the {kind} {name}, which lacks the label {BURST_OF}={lead}: delete or \
          rename it"
     );
-    let uid = found.metadata.uid;
+    let uid = found.uid();
     let preconditions = Some(Preconditions { uid: uid.clone(), resource_version: None });
-    match api.delete(name, &DeleteParams { preconditions, ..parameters() }).await {
+    match api.delete(name, &DeleteParams { preconditions, ..parameters }).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         deleted => drop(deleted.with_context(|| format!("delete the {kind} {name}"))?),
     }

@@ -7,7 +7,7 @@ use crate::random_name::random_name;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_contract::labels::RESUME;
-use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -55,12 +55,8 @@ impl Resubmit {
 }
 
 async fn run_again(target: &MiniClusterRef) -> Result<()> {
-    target.object().await?;
     let run_id = random_name("run", &mut getrandom::u32)?;
-    let api = objects(&target.connection, false);
-    let patch = Patch::Merge(json!({ "spec": { "runId": run_id } }));
-    let patched = api.patch(&target.name, &PatchParams::default(), &patch).await;
-    patched.with_context(|| format!("change spec.runId of {} to {run_id}", target.name))?;
+    target.patch("spec.runId", json!({ "spec": { "runId": run_id } })).await?;
     print(&target.full_name());
     Ok(())
 }

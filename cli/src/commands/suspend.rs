@@ -14,6 +14,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+const SUSPEND: &str = "spec.suspend";
+
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
     #[command(flatten)]
@@ -42,7 +44,7 @@ impl Scale {
 
 pub(crate) async fn suspend(connection: &Connection, names: &NamesArgument) -> ExitCode {
     let suspend = async |target: MiniClusterRef| {
-        patch(&target, json!({ "spec": { "suspend": true } })).await?;
+        target.patch(SUSPEND, json!({ "spec": { "suspend": true } })).await?;
         print(&format!("suspended {}; its pods are being deleted", target.name));
         Ok(())
     };
@@ -51,18 +53,11 @@ pub(crate) async fn suspend(connection: &Connection, names: &NamesArgument) -> E
 
 pub(crate) async fn resume(connection: &Connection, names: &NamesArgument) -> ExitCode {
     let resume = async |target: MiniClusterRef| {
-        patch(&target, resumption()).await?;
+        target.patch(SUSPEND, resumption()).await?;
         print(&format!("resumed {}; its pods are being created", target.name));
         Ok(())
     };
     names.each(connection, resume).await
-}
-
-async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {
-    target.object().await?;
-    let api = objects(&target.connection, false);
-    let patched = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).with_context(|| format!("change spec.suspend of {}", target.name))
 }
 
 fn resumption() -> Value {
@@ -75,7 +70,7 @@ pub(crate) async fn resume_idle(target: &MiniClusterRef) -> Result<()> {
         return Ok(());
     }
     print_stderr(&format!("{} is idle: resuming it", target.name));
-    patch(target, resumption()).await?;
+    target.patch(SUSPEND, resumption()).await?;
     let ready = target.until(|cluster| end(target, &Goal::Ready, cluster));
     let (cluster, is_ready) = ready.await?;
     if !is_ready {

@@ -8,8 +8,6 @@ use crate::output::{FormatArgument, print, print_stderr};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use flux_api::cluster::validate::Defaults;
-use flux_api::crd::Install;
-use flux_api::images::VIEW_IMAGE;
 use flux_api::offline::{self, Checker, Findings};
 use std::io::stdin;
 use std::path::PathBuf;
@@ -71,5 +69,5 @@ impl Validate {
 }
 
 pub(crate) fn checker() -> Checker {
-    Checker::new(Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default()))
+    Checker::new(Defaults::default())
 }

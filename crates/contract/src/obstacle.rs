@@ -7,12 +7,22 @@ use serde::{Deserialize, Serialize};
 pub const OBSTACLE_PATH: &str = "/obstacle";
 
 /// What keeps a broker from joining its lead.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
     /// Its kind, from which the remedy follows.
     pub cause: ObstacleCause,
     /// What was found where, without a remedy that depends on the specification.
     pub message: String,
+}
+
+impl Obstacle {
+    /// Adds one that is found on another way to the lead.
+    pub fn add(&mut self, more: &Self) {
+        let separator = if self.message.is_empty() || more.message.is_empty() { "" } else { "; " };
+        self.message += separator;
+        self.message += &more.message;
+        self.cause = self.cause.max(more.cause);
+    }
 }
 
 /// The kinds of obstacles. Of several at once the greatest counts: it is the nearest to the lead.

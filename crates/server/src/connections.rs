@@ -26,7 +26,8 @@ impl Authorised {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_set(&self) -> bool {
+    /// Whether it is.
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -36,7 +37,7 @@ impl Connections {
     pub(super) async fn make_room(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         while self.tasks.len() >= MOST {
-            self.waiting.retain(|(task, authorised)| !task.is_finished() && !authorised.is_set());
+            self.forget();
             if let Some((oldest, _)) = self.waiting.pop_front() {
                 oldest.abort();
             }
@@ -49,9 +50,13 @@ impl Connections {
         authorised: Authorised,
         answer: impl Future<Output = ()> + Send + 'static,
     ) {
-        let task = self.tasks.spawn(answer);
+        self.forget();
+        self.waiting.push_back((self.tasks.spawn(answer), authorised));
+    }
+
+    /// Forgets the connections that wait no more.
+    fn forget(&mut self) {
         self.waiting.retain(|(task, authorised)| !task.is_finished() && !authorised.is_set());
-        self.waiting.push_back((task, authorised));
     }
 }
 

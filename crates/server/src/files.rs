@@ -6,20 +6,19 @@ use tokio::time::sleep;
 /// Time from one look at the files to the next. A mounted file gives no sign that every kernel and file system has.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads again and again, and takes what is other than `known`. `report` gets why something cannot be read or taken, once;
-/// what was taken before stays in use.
+/// Reads again and again, and takes what is new. `report` gets why something cannot be read or taken, once; what was taken
+/// before stays in use.
 pub async fn follow<Content: PartialEq>(
-    known: Content,
     read: impl Fn() -> Result<Content, String>,
     take: impl Fn(&Content) -> Result<(), String>,
     report: impl Fn(&str),
 ) {
-    let (mut known, mut fault) = (known, String::new());
+    let (mut known, mut fault) = (None, String::new());
     loop {
         sleep(INTERVAL).await;
         let now = match read() {
-            Ok(now) if now == known => continue,
-            Ok(now) => take(&now).map(|()| known = now),
+            Ok(now) if known.as_ref() == Some(&now) => continue,
+            Ok(now) => take(&now).map(|()| known = Some(now)),
             Err(why) => Err(why),
         };
         let why = now.err().unwrap_or_default();
@@ -45,9 +44,9 @@ mod tests {
             taken.borrow_mut().push(*now);
             (*now > 0).then_some(()).ok_or_else(|| "wrong".to_owned())
         };
-        let endless = follow(1, read, take, |why| reported.borrow_mut().push(why.to_owned()));
+        let endless = follow(read, take, |why| reported.borrow_mut().push(why.to_owned()));
         assert!(timeout(INTERVAL * 10, endless).await.is_err());
-        assert_eq!(*taken.borrow(), [-1, 2, 3]);
+        assert_eq!(*taken.borrow(), [1, -1, 2, 3]);
         let stays = |why| format!("{why}; what was read before stays in use");
         assert_eq!(*reported.borrow(), ["wrong", "gone"].map(stays));
     }

@@ -64,6 +64,9 @@ pub async fn serve<Opened, Stream, Answer, Bytes>(
     Answer::Error: Into<Box<dyn Error + Send + Sync>>,
     Bytes: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.time);
+    http.keep_alive(false).max_buf_size(limits.bytes);
     let mut connections = Connections::default();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -77,35 +80,18 @@ pub async fn serve<Opened, Stream, Answer, Bytes>(
         }
         // Each write is a whole answer or event, which must not wait for more.
         let _ = stream.set_nodelay(true);
+        let (http, opened, service) = (http.clone(), timeout(limits.time, open(stream)), service());
         let authorised = Authorised::default();
-        let (opened, service) = (timeout(limits.time, open(stream)), service());
         connections.add(authorised.clone(), async move {
+            let service = service_fn(|mut request: Request<Incoming>| {
+                request.extensions_mut().insert(authorised.clone());
+                service.call(request)
+            });
             if let Ok(Some(stream)) = opened.await {
-                answer(stream, limits, service, authorised).await;
+                let _ = http.serve_connection(TokioIo::new(stream), service).await;
             }
         });
     }
-}
-
-async fn answer<Stream, Answer, Bytes>(
-    stream: Stream,
-    limits: HeadLimits,
-    service: Answer,
-    authorised: Authorised,
-) where
-    Stream: AsyncRead + AsyncWrite + Unpin + 'static,
-    Answer: Service<Request<Incoming>, Response = Response<Bytes>>,
-    Answer::Error: Into<Box<dyn Error + Send + Sync>>,
-    Bytes: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
-{
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(authorised.clone());
-        service.call(request)
-    });
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(limits.time);
-    server.keep_alive(false).max_buf_size(limits.bytes);
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 #[cfg(test)]

@@ -12,8 +12,6 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
-use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::server::TlsStream;
 
@@ -21,40 +19,11 @@ use tokio_rustls::server::TlsStream;
 pub type Pem = [Vec<u8>; 2];
 
 /// The files of a [`Pem`].
-#[derive(Debug, Clone)]
-pub struct PemFiles(pub [PathBuf; 2]);
+pub type PemFiles = [PathBuf; 2];
 
-impl PemFiles {
-    /// What the files have.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be read.
-    pub fn read(&self) -> Result<Pem, String> {
-        let read = |path: &PathBuf| {
-            fs::read(path).map_err(|why| format!("read {}: {why}", path.display()))
-        };
-        let [chain, key] = &self.0;
-        Ok([read(chain)?, read(key)?])
-    }
-}
-
-/// A certificate, and the server's part of a handshake with it.
+/// The server's part of the next handshake, with the certificate that is in use.
 #[derive(Clone)]
-pub struct Tls {
-    acceptor: TlsAcceptor,
-    certificate: Arc<Certificate>,
-}
-
-/// The certificate of the next handshake.
-#[derive(Debug)]
-struct Certificate(Mutex<Arc<CertifiedKey>>);
-
-impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.lock()))
-    }
-}
+pub struct Tls(Arc<Mutex<TlsAcceptor>>);
 
 impl Tls {
     /// A server with this certificate.
@@ -63,22 +32,22 @@ impl Tls {
     ///
     /// If it is no certificate in PEM with its own key. Its names and its time are the clients' to check.
     pub fn new(pem: &Pem) -> Result<Self, String> {
-        let certificate = Arc::new(Certificate(Mutex::new(certified(pem)?)));
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let config = config.with_protocol_versions(&[&TLS13]).map_err(|why| why.to_string())?;
-        let resolver = Arc::<Certificate>::clone(&certificate);
-        let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), certificate })
+        Ok(Self(Arc::new(Mutex::new(acceptor(pem)?))))
     }
 
-    /// Takes each certificate that replaces the one with the content `known`. `report` gets why one is not taken.
-    pub async fn follow(self, files: PemFiles, known: Pem, report: impl Fn(&str)) {
-        let take = |pem: &Pem| {
-            *self.certificate.0.lock() = certified(pem)?;
-            Ok(())
-        };
-        files::follow(known, || files.read(), take, report).await;
+    /// The same with the certificate in `files`.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, too.
+    pub fn open(files: &PemFiles) -> Result<Self, String> {
+        Self::new(&read(files)?)
+    }
+
+    /// Takes each certificate that replaces the one in `files`. `report` gets why one is not taken.
+    pub async fn follow(self, files: PemFiles, report: impl Fn(&str)) {
+        let take = |pem: &Pem| acceptor(pem).map(|new| *self.0.lock() = new);
+        files::follow(|| read(&files), take, report).await;
     }
 
     /// The connection after its handshake.
@@ -90,17 +59,28 @@ impl Tls {
     where
         Stream: AsyncRead + AsyncWrite + Unpin,
     {
-        self.acceptor.accept(stream).await
+        let acceptor = self.0.lock().clone();
+        acceptor.accept(stream).await
     }
 }
 
-fn certified([chain, key]: &Pem) -> Result<Arc<CertifiedKey>, String> {
+fn read([chain, key]: &PemFiles) -> Result<Pem, String> {
+    let read =
+        |path: &PathBuf| fs::read(path).map_err(|why| format!("read {}: {why}", path.display()));
+    Ok([read(chain)?, read(key)?])
+}
+
+fn acceptor([chain, key]: &Pem) -> Result<TlsAcceptor, String> {
     let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|why| format!("read the certificate: {why}"))?;
     if chain.is_empty() {
         return Err("read the certificate: it is not in PEM".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("read its key: {why}"))?;
-    let certified = CertifiedKey::from_der(chain, key, &ring::default_provider());
-    certified.map(Arc::new).map_err(|why| format!("use the certificate with its key: {why}"))
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_protocol_versions(&[&TLS13]).map_err(|why| why.to_string())?;
+    let config = config.with_no_client_auth().with_single_cert(chain, key);
+    let mut config = config.map_err(|why| format!("use the certificate with its key: {why}"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -28,9 +28,16 @@ fn each_task_sees_the_gpus_of_its_pod() {
     with_real_flux("gpu-example", "the example gpu", "it needs real Flux", async |trial| {
         let resources = "resources: {limits: {nvidia.com/gpu: 1}}";
         ensure!(EXAMPLE.contains(resources), "the example has no {resources:?}");
-        trial.apply(&EXAMPLE.replace(resources, FILES)).await?;
-        let run = trial.named("gpu");
-        run.complete().await?;
-        run.each_once(&["task 0 has the GPUs 0,1", "task 1 has the GPUs 0,1"]).await
+        let example = EXAMPLE.replace(resources, FILES);
+        // The other as `kubectl flux run --gpus` asks for them.
+        let whole_nodes = "tasks: 2\n  flux: {optionFlags: --exclusive}";
+        for (name, tasks) in [("gpu", "tasks: 0"), ("gpu-run", whole_nodes)] {
+            let named = example.replace("name: gpu", &format!("name: {name}"));
+            trial.apply(&named.replace("tasks: 0", tasks)).await?;
+            let run = trial.named(name);
+            run.complete().await?;
+            run.each_once(&["task 0 has the GPUs 0,1", "task 1 has the GPUs 0,1"]).await?;
+        }
+        Ok(())
     });
 }

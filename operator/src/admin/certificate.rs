@@ -6,10 +6,10 @@ use flux_server::tls::{Pem, PemFiles, Tls};
 use rcgen::generate_simple_self_signed;
 use std::path::PathBuf;
 
-/// A certificate, and the files that it is from, with what they had.
+/// A certificate, and the files that it is from.
 pub(crate) struct Certificate {
     pub(super) tls: Tls,
-    files: Option<(PemFiles, Pem)>,
+    files: Option<PemFiles>,
 }
 
 impl Certificate {
@@ -19,21 +19,17 @@ impl Certificate {
             let tls = Tls::new(&self_signed()?).map_err(|why| anyhow!(why))?;
             return Ok(Self { tls, files: None });
         };
-        let files = PemFiles(TLS_SECRET_KEYS.map(|name| directory.join(name)));
+        let files = TLS_SECRET_KEYS.map(|name| directory.join(name));
         let used = || format!("use --metrics-cert-path {}", directory.display());
-        let read = |files: &PemFiles| {
-            let pem = files.read()?;
-            Ok((Tls::new(&pem)?, pem))
-        };
-        let (tls, pem) = read(&files).map_err(|why: String| anyhow!(why)).with_context(used)?;
-        Ok(Self { tls, files: Some((files, pem)) })
+        let tls = Tls::open(&files).map_err(|why| anyhow!(why)).with_context(used)?;
+        Ok(Self { tls, files: Some(files) })
     }
 
     /// Takes each certificate that replaces the one in its files, until the future is dropped.
     pub(super) async fn follow(self) {
-        let Some((files, known)) = self.files else { return std::future::pending().await };
+        let Some(files) = self.files else { return std::future::pending().await };
         let log = |why: &str| tracing::error!("the certificate of the metrics: {why}");
-        self.tls.follow(files, known, log).await;
+        self.tls.follow(files, log).await;
     }
 }
 
@@ -49,7 +45,7 @@ pub(crate) mod tests {
     use std::io;
     use std::path::Path;
     use std::sync::Arc;
-    use tokio::io::{AsyncRead, AsyncWrite, duplex};
+    use tokio::net::TcpStream;
     use tokio_rustls::TlsConnector;
     use tokio_rustls::client::TlsStream;
     use tokio_rustls::rustls::crypto::ring;
@@ -58,13 +54,10 @@ pub(crate) mod tests {
     use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
     /// A client's connection that trusts the certificate in `directory` alone.
-    pub(crate) async fn connect<Stream>(
-        stream: Stream,
+    pub(crate) async fn connect(
+        stream: TcpStream,
         directory: &Path,
-    ) -> io::Result<TlsStream<Stream>>
-    where
-        Stream: AsyncRead + AsyncWrite + Unpin,
-    {
+    ) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         let certificate = std::fs::read(directory.join("tls.crt")).unwrap();
         roots.add(CertificateDer::from_pem_slice(&certificate).unwrap()).unwrap();
@@ -84,25 +77,6 @@ pub(crate) mod tests {
             std::fs::write(directory.path().join(name), content).unwrap();
         }
         directory
-    }
-
-    /// Whether a client that trusts the certificate in `directory` alone connects to a server with `certificate`.
-    async fn connects(certificate: &Certificate, directory: &Path) -> bool {
-        let (of_client, of_server) = duplex(1 << 14);
-        let accept = certificate.tls.clone().accept(of_server);
-        let (connected, accepted) = tokio::join!(connect(of_client, directory), accept);
-        assert_eq!(connected.is_ok(), accepted.is_ok(), "{connected:?}");
-        connected.is_ok()
-    }
-
-    #[tokio::test]
-    async fn a_certificate_is_read_or_made() {
-        let (read, other) = (directory(), directory());
-        let made = Certificate::new(None).unwrap();
-        assert!(!connects(&made, read.path()).await);
-        let certificate = Certificate::new(Some(read.path().to_owned())).unwrap();
-        assert!(connects(&certificate, read.path()).await);
-        assert!(!connects(&certificate, other.path()).await);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Who may read the metrics: Kubernetes decides by `TokenReview` and `SubjectAccessReview`, as for the metrics of its
 //! own components.
 
-use super::verdicts::{Verdict, Verdicts};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
@@ -15,6 +14,8 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -30,12 +31,27 @@ const MOST_REVIEWS: usize = 4;
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 /// Time for a decision: less than the 10 s that Prometheus waits for an answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a token that may read the metrics is remembered, and one that may not. So a scrape seldom asks the API server,
+/// and the pauses limit how many are remembered.
+const ALLOWED_LIFETIME: Duration = Duration::from_mins(1);
+const REFUSED_LIFETIME: Duration = Duration::from_secs(10);
 /// Time between two messages in the log about failed reviews.
 const WARNING_INTERVAL: Duration = Duration::from_mins(1);
 
+/// What the API server has decided about a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Its user may read the metrics.
+    Allowed,
+    /// Its user may not.
+    Forbidden,
+    /// It is no token of this cluster, or has expired.
+    Unauthenticated,
+}
+
 /// Why there is no verdict.
 #[derive(Debug, Error)]
-pub(crate) enum ReviewError {
+enum ReviewError {
     #[error("create a TokenReview")]
     Token(#[source] kube::Error),
     #[error("create a SubjectAccessReview")]
@@ -62,7 +78,8 @@ fn message(error: ReviewError) -> String {
 /// Asks the API server about tokens, and remembers its answers.
 pub(crate) struct Gate {
     client: Client,
-    verdicts: Mutex<Verdicts>,
+    /// By a hash of the token, so that no token stays in memory, and until when.
+    verdicts: Mutex<HashMap<[u8; 32], (Verdict, Instant)>>,
     turns: Arc<Semaphore>,
     warned: Mutex<Option<Instant>>,
 }
@@ -73,22 +90,33 @@ impl Gate {
         Self { client, verdicts: Mutex::default(), turns, warned: Mutex::default() }
     }
 
+    fn remembered(&self, token: &str) -> Option<Verdict> {
+        let (verdict, end) = *self.verdicts.lock().get(&hash(token))?;
+        (end > Instant::now()).then_some(verdict)
+    }
+
+    fn remember(&self, token: &str, verdict: Verdict) {
+        let is_allowed = verdict == Verdict::Allowed;
+        let lifetime = if is_allowed { ALLOWED_LIFETIME } else { REFUSED_LIFETIME };
+        let (mut verdicts, now) = (self.verdicts.lock(), Instant::now());
+        verdicts.retain(|_, (_, end)| *end > now);
+        verdicts.insert(hash(token), (verdict, now + lifetime));
+    }
+
     async fn verdict(self: &Arc<Self>, token: String) -> Result<Verdict, ReviewError> {
-        let remembered = |gate: &Self| gate.verdicts.lock().get(&token, Instant::now());
-        if let Some(verdict) = remembered(self) {
+        if let Some(verdict) = self.remembered(&token) {
             return Ok(verdict);
         }
         let review = async {
             // Nobody closes the semaphore.
             let turn = Arc::clone(&self.turns).acquire_owned().await;
             let turn = turn.map_err(|_| ReviewError::Late)?;
-            match remembered(self) {
-                Some(verdict) => Ok(verdict),
-                // A client that goes away does not give its turn to the next.
-                None => tokio::spawn(Arc::clone(self).review(token.clone(), turn))
-                    .await
-                    .unwrap_or(Err(ReviewError::Late)),
+            if let Some(verdict) = self.remembered(&token) {
+                return Ok(verdict);
             }
+            // A client that goes away does not give its turn to the next.
+            let asked = tokio::spawn(Arc::clone(self).review(token, turn)).await;
+            asked.unwrap_or(Err(ReviewError::Late))
         };
         timeout(REVIEW_TIMEOUT, review).await.unwrap_or(Err(ReviewError::Late))
     }
@@ -101,7 +129,7 @@ impl Gate {
         let asked = timeout(REVIEW_TIMEOUT, ask(&self.client, &token)).await;
         let asked = asked.unwrap_or(Err(ReviewError::Late));
         if let Ok(verdict) = asked {
-            self.verdicts.lock().insert(&token, verdict, Instant::now());
+            self.remember(&token, verdict);
         }
         if !matches!(asked, Ok(Verdict::Allowed)) {
             tokio::spawn(async move {
@@ -122,6 +150,10 @@ impl Gate {
     }
 }
 
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
 async fn ask(client: &Client, token: &str) -> Result<Verdict, ReviewError> {
     let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
     let review = TokenReview { spec, ..TokenReview::default() };
@@ -139,15 +171,16 @@ async fn ask(client: &Client, token: &str) -> Result<Verdict, ReviewError> {
 
 /// Asks whether `user` may get the metrics.
 fn access_review(user: UserInfo) -> SubjectAccessReview {
-    let of_metrics =
-        NonResourceAttributes { path: Some(METRICS_PATH.to_owned()), verb: Some("get".to_owned()) };
+    let (path, verb) = (Some(METRICS_PATH.to_owned()), Some("get".to_owned()));
+    let UserInfo { username: user, groups, uid, extra } = user;
+    let non_resource_attributes = Some(NonResourceAttributes { path, verb });
     let spec = SubjectAccessReviewSpec {
-        user: user.username,
-        groups: user.groups,
-        uid: user.uid,
-        extra: user.extra,
-        non_resource_attributes: Some(of_metrics),
-        resource_attributes: None,
+        user,
+        groups,
+        uid,
+        extra,
+        non_resource_attributes,
+        ..Default::default()
     };
     SubjectAccessReview { spec, ..SubjectAccessReview::default() }
 }

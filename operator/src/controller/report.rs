@@ -119,7 +119,7 @@ pub(super) fn write_interval(old: &MiniClusterStatus, new: &MiniClusterStatus) -
 
 /// Publishes an Event about a MiniCluster; a failure is only logged. Each Event has its own recorder, because a
 /// shared one would merge Events with different texts into the first.
-async fn publish(context: &Context, mini_cluster: &ObjectReference, event: &Event) {
+pub(super) async fn publish(context: &Context, mini_cluster: &ObjectReference, event: &Event) {
     let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
     if let Err(error) = recorder.publish(event, mini_cluster).await {
         tracing::warn!(%error, reason = event.reason, "an Event could not be published");

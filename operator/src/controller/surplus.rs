@@ -4,8 +4,11 @@
 use super::apply::delete;
 use super::error::Error;
 use super::observe::cached_client::{CachedClient, Read, read};
+use super::report::events::event;
+use super::report::publish;
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
-use kube::ResourceExt as _;
+use kube::runtime::events::EventType;
+use kube::{Resource as _, ResourceExt as _};
 
 /// Looks at the namespace of the MiniCluster of `client`, whose run has ended. A new operator knows those that it has
 /// reconciled; what is beyond the newest of them is beyond the newest of all.
@@ -23,6 +26,12 @@ pub(super) async fn delete_surplus(client: &CachedClient<'_>) -> Result<(), Erro
         tracing::info!(namespace, name, kept, "the namespace has more finished MiniClusters");
         let (uid, version) = (mini_cluster.uid(), mini_cluster.resource_version());
         delete(&client.objects::<MiniCluster>(), &name, uid, version).await?;
+        let note = format!(
+            "deleted, as the operator keeps the newest finished MiniClusters of a namespace (--keep-finished {kept})"
+        );
+        // It outlives the MiniCluster, by an hour as a rule.
+        let event = event(EventType::Normal, "Surplus", "Delete", note);
+        publish(context, &mini_cluster.object_ref(&()), &event).await;
     }
     Ok(())
 }

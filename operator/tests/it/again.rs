@@ -125,4 +125,8 @@ async fn only_the_newest_finished_miniclusters_of_a_namespace_are_kept() {
     let left = ["hello", "older", "again", "suspended"];
     let left = left.map(|name| world.server.get(&CLUSTER.replace("hello", name)).is_some());
     assert_eq!(left, [true, false, true, true]);
+    let bodies = world.server.bodies();
+    let event = bodies.iter().find(|body| body["reason"] == "Surplus").unwrap();
+    assert_eq!((&event["regarding"]["name"], &event["type"]), (&json!("older"), &json!("Normal")));
+    assert!(event["note"].as_str().unwrap().ends_with("(--keep-finished 1)"), "{event}");
 }

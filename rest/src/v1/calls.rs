@@ -1,37 +1,37 @@
 //! The calls of `/v1`: what each path and method does.
 
 use crate::access::Access;
-use crate::answer::Refusal;
-use crate::calls::{Answer, JobId, Served, TEXT, TRUNCATED, ingest, require_json};
-use crate::context::Context;
+use crate::answer::{Answer, Document, Refusal};
+use crate::calls::{JobId, MOST_OUTPUT, TEXT, TRUNCATED, ingest, require_json};
+use crate::context::{Context, Shared, now};
 use crate::instance::resources;
 use crate::job_stream;
-use crate::listing::{self, Cursor, Filter};
-use crate::query::{MOST_JOBS, Query};
+use crate::listing::{self, ALL_STATES, Cursor, Filter};
+use crate::query::{self, Asked, MOST_JOBS, Query};
 use crate::v1::submit::{Submitted, switch};
 use crate::v1::{TOKEN, session, shape};
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
+use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue};
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use flux_contract::token;
-use flux_protocol::client::{job_list, job_manager};
-use flux_protocol::job::JobState;
+use flux_protocol::client::{job_info, job_list, job_manager};
 use futures::StreamExt as _;
 use nix::errno::Errno;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 /// What the clients of flux-restful know for a job that has printed nothing.
 const NO_OUTPUT: &str = "The output does not exist yet, or the jobid is incorrect.";
 
-pub(crate) fn routes() -> Router<Served> {
+pub(crate) fn routes() -> Router<Arc<Context>> {
     Router::new()
         .route(TOKEN, post(begin_session))
         .route("/v1/service/stop", post(stop))
@@ -46,28 +46,25 @@ pub(crate) fn routes() -> Router<Served> {
 }
 
 /// Never answers with 401, with which a client would begin again.
-async fn begin_session(
-    State(Served { context, sessions, .. }): State<Served>,
-    headers: HeaderMap,
-) -> Result<Json<Value>, Refusal> {
+async fn begin_session(State(context): Shared, headers: HeaderMap) -> Document {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = session::handed_over(header).map_err(Refusal::bad)?;
     let fingerprint = token::fingerprint(&token);
-    if context.tokens.borrow().access(&fingerprint) == Access::None {
+    if Access::of(&context.tokens.borrow(), &fingerprint) == Access::None {
         return Err(Refusal::bad("the token is another one"));
     }
-    let session = sessions.begin(&fingerprint, SystemTime::now());
+    let session = context.sessions.begin(&fingerprint, SystemTime::now());
     Ok(Json(json!({ "access_token": session, "token_type": "Bearer" })))
 }
 
-async fn stop(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+async fn stop(State(context): Shared) -> Document {
     context.connect().await?.shut_down().await?;
     Ok(Json(json!({ "Message": "The instance shuts down." })))
 }
 
-async fn nodes(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+async fn nodes(State(context): Shared) -> Document {
     let ranks = resources(&mut context.connect().await?).await?;
-    let usable = ranks.into_iter().filter(|rank| rank.is_up() && !rank.is_drained());
+    let usable = ranks.into_iter().filter(|rank| rank.of.up && rank.of.drained.is_none());
     let nodes: BTreeSet<_> = usable.filter_map(|rank| rank.hostname).collect();
     Ok(Json(json!({ "nodes": nodes })))
 }
@@ -76,31 +73,24 @@ async fn nodes(State(Served { context, .. }): State<Served>) -> Result<Json<Valu
 async fn newest(
     context: &Context,
     limit: usize,
-    shape: impl Fn(&job_list::Job) -> Map<String, Value>,
-) -> Result<Vec<Map<String, Value>>, Refusal> {
-    let states = JobState::ACTIVE | JobState::Inactive.number();
-    let filter = Filter { states, name: None, user: None, limit, cursor: Cursor::START };
+    shape: impl Fn(&job_list::Job) -> Value,
+) -> Result<Vec<Value>, Refusal> {
+    let (states, cursor) = (ALL_STATES, Cursor::START);
+    let filter = Filter { states, name: None, user: None, limit, cursor };
     let (jobs, _) = listing::page(&mut context.connect().await?, &filter).await?;
     Ok(jobs.iter().map(shape).collect())
 }
 
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
 /// A number of a query.
-fn number(query: &Query, name: &str, least: u32) -> Result<Option<usize>, Refusal> {
-    let Some(text) = query.get(name) else { return Ok(None) };
-    let number = text.parse().ok().filter(|number: &u32| *number >= least);
-    let wrong = || Refusal::bad(format!("{name}: {text:?} is not in {least}..{}", u32::MAX));
-    number.map(|number| Some(number as usize)).ok_or_else(wrong)
+fn number(query: &Query, name: &str, least: usize) -> Result<Option<usize>, Refusal> {
+    query::number(query, name, least..=u32::MAX as usize).map_err(Refusal::bad)
 }
 
-async fn jobs(
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
-) -> Result<Json<Value>, Refusal> {
-    let is_on = |name: &str| switch(&query, name).map_err(Refusal::bad);
+async fn jobs(State(context): Shared, Extension(query): Asked) -> Document {
+    let is_on = |name| {
+        let value = query.get(name).map(|text| text.as_str().into());
+        switch(name, value).map_err(Refusal::bad)
+    };
     // The clients send `detail`, which flux-restful does not look at.
     let (has_details, is_list, _) = (is_on("details")?, is_on("listing")?, is_on("detail")?);
     let limit = number(&query, "limit", 1)?.unwrap_or(MOST_JOBS).min(MOST_JOBS);
@@ -112,15 +102,10 @@ async fn jobs(
     if is_list {
         return Ok(Json(json!(jobs)));
     }
-    let by_id: Map<_, _> =
-        jobs.into_iter().map(|job| (job["id"].to_string(), job.into())).collect();
-    Ok(Json(by_id.into()))
+    Ok(Json(jobs.into_iter().map(|job| (job["id"].to_string(), job)).collect()))
 }
 
-async fn search(
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
-) -> Result<Json<Value>, Refusal> {
+async fn search(State(context): Shared, Extension(query): Asked) -> Document {
     let (start, draw) = (number(&query, "start", 0)?, number(&query, "draw", 0)?);
     // 0 stands for all.
     let length = number(&query, "length", 0)?.filter(|length| *length > 0);
@@ -136,11 +121,11 @@ async fn search(
 }
 
 async fn submit(
-    State(Served { context, .. }): State<Served>,
-    Extension(query): Extension<Query>,
+    State(context): Shared,
+    Extension(query): Asked,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Value>, Refusal> {
+) -> Document {
     if !body.is_empty() {
         require_json(&headers)?;
     }
@@ -157,19 +142,12 @@ async fn submit(
     Ok(Json(json!({ "Message": "Job submit.", "id": id })))
 }
 
-async fn job(
-    JobId(id): JobId,
-    State(Served { context, .. }): State<Served>,
-) -> Result<Json<Value>, Refusal> {
+async fn job(JobId(id): JobId, State(context): Shared) -> Document {
     let found = job_list::find(&mut context.connect().await?, id, None).await?;
-    Ok(Json(shape::detailed(&found, now()).into()))
+    Ok(Json(shape::detailed(&found, now())))
 }
 
-async fn cancel(
-    JobId(id): JobId,
-    Path(given): Path<String>,
-    State(Served { context, .. }): State<Served>,
-) -> Result<Json<Value>, Refusal> {
+async fn cancel(JobId(id): JobId, Path(given): Path<String>, State(context): Shared) -> Document {
     match job_manager::cancel(&mut context.connect().await?, id, None).await {
         Err(error) if error.is(Errno::ENOENT) => {
             let why = "Job cannot be cancelled: it has ended, or there is none.";
@@ -180,19 +158,17 @@ async fn cancel(
     }
 }
 
-async fn output(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
-    let (bytes, is_cut) = job_stream::output(&context, id, None).await?;
+async fn output(JobId(id): JobId, State(context): Shared) -> Answer {
+    let mut socket = context.connect().await?;
+    let (bytes, is_cut) = job_info::output(&mut socket, id, None, MOST_OUTPUT).await?;
     if bytes.is_empty() {
         return Ok(Json(json!({ "Message": NO_OUTPUT })).into_response());
     }
-    let mut answer = Json(json!({ "Output": shape::lines(&bytes) })).into_response();
-    if is_cut {
-        answer.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
-    }
-    Ok(answer)
+    let lines = Json(json!({ "Output": shape::lines(&bytes) }));
+    Ok((is_cut.then_some(TRUNCATED), lines).into_response())
 }
 
-async fn follow(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
+async fn follow(JobId(id): JobId, State(context): Shared) -> Answer {
     let text = job_stream::text(&context, id).await?.map(Ok::<_, Infallible>);
     Ok(([(CONTENT_TYPE, TEXT)], Body::from_stream(text)).into_response())
 }

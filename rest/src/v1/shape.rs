@@ -1,71 +1,50 @@
 //! Jobs as the clients of flux-restful know them.
 
 use flux_protocol::client::job_list::Job;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The job as Flux lists it, with its numbers of states and results. What does not apply to it is left out.
-pub(super) fn listed(job: &Job) -> Map<String, Value> {
-    let mut fields = json!({
-        "id": job.id, "userid": job.userid, "urgency": job.urgency, "priority": job.priority,
-        "t_submit": job.t_submit, "t_run": job.t_run, "t_cleanup": job.t_cleanup,
-        "t_inactive": job.t_inactive, "state": job.state, "name": job.name, "ntasks": job.ntasks,
-        "ncores": job.ncores, "nnodes": job.nnodes, "ranks": job.ranks, "nodelist": job.nodelist,
-        "exception_type": job.exception_type, "exception_note": job.exception_note,
-        "result": job.result, "waitstatus": job.waitstatus, "annotations": job.annotations,
-    });
+pub(super) fn listed(job: &Job) -> Value {
+    let Value::Object(mut fields) = json!(job) else { return Value::Null };
+    fields.remove("dependencies");
     if job.is_inactive() {
-        fields["success"] = job.success.into();
-        fields["exception_occurred"] = job.exception_type.is_some().into();
+        fields.insert("exception_occurred".to_owned(), job.exception_type.is_some().into());
+    } else {
+        fields.remove("success");
     }
-    let Value::Object(mut fields) = fields else { return Map::new() };
     fields.retain(|_, value| !value.is_null());
-    fields
+    fields.into()
 }
 
 /// The job with names of state and result, and an empty text for what is not known. `now` is in seconds.
-pub(super) fn detailed(job: &Job, now: f64) -> Map<String, Value> {
-    let ended = job.is_inactive();
-    let known = |value: Value| if value.is_null() { "".into() } else { value };
+pub(super) fn detailed(job: &Job, now: f64) -> Value {
     let end = job.t_cleanup.or(job.t_inactive).unwrap_or(now);
-    let of_end = |value: Value| known(if ended { value } else { Value::Null });
+    let known = |value: Value| if value.is_null() { "".into() } else { value };
+    let of_end = |value: Value| if job.is_inactive() { known(value) } else { "".into() };
     let mut fields = listed(job);
-    let more = json!({
-        "state": job.state().name().to_ascii_uppercase(),
-        "result": of_end(json!(job.status())),
-        "returncode": of_end(json!(job.returncode())),
-        "runtime": job.t_run.map_or(0.0, |start| (end - start).max(0.0)),
-        "priority": known(json!(job.priority)),
-        "nnodes": known(json!(job.nnodes)),
-        "ranks": known(json!(job.ranks)),
-        "nodelist": known(json!(job.nodelist)),
-        "waitstatus": known(json!(job.waitstatus)),
-        "exception": {
-            "occurred": of_end(json!(job.exception_type.is_some())),
-            "severity": "",
-            "type": known(json!(job.exception_type)),
-            "note": known(json!(job.exception_note)),
-        },
-        "duration": "",
-        "expiration": "",
-    });
-    if let Value::Object(more) = more {
-        fields.extend(more);
+    for name in ["priority", "nnodes", "ranks", "nodelist", "waitstatus", "duration", "expiration"]
+    {
+        fields[name] = known(fields[name].take());
     }
+    fields["state"] = job.state().name().to_ascii_uppercase().into();
+    fields["result"] = of_end(json!(job.status()));
+    fields["returncode"] = of_end(job.returncode().into());
+    fields["runtime"] = job.t_run.map_or(0.0, |start| (end - start).max(0.0)).into();
+    fields["exception"] = json!({
+        "occurred": of_end(job.exception_type.is_some().into()), "severity": "",
+        "type": known(json!(job.exception_type)), "note": known(json!(job.exception_note)),
+    });
     fields
 }
 
 /// The jobs that are asked for, of those that have `text` in any of their values: from `start` on, at most `length`.
-pub(super) fn found(
-    jobs: Vec<Map<String, Value>>,
-    text: &str,
-    start: usize,
-    length: usize,
-) -> Vec<Map<String, Value>> {
+pub(super) fn found(jobs: Vec<Value>, text: &str, start: usize, length: usize) -> Vec<Value> {
     let has_text = |value: &Value| match value.as_str() {
         Some(value) => value.contains(text),
         None => value.to_string().contains(text),
     };
-    let found = jobs.into_iter().filter(|job| text.is_empty() || job.values().any(has_text));
+    let values = |job: &Value| job.as_object().is_some_and(|job| job.values().any(has_text));
+    let found = jobs.into_iter().filter(|job| text.is_empty() || values(job));
     found.skip(start).take(length).collect()
 }
 
@@ -78,54 +57,42 @@ pub(super) fn lines(output: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn job(fields: &Value) -> Job {
-        let mut all = json!({
-            "id": 58, "userid": 1000, "urgency": 16, "priority": 16, "t_submit": 10.5, "name": "a", "ntasks": 2,
-        });
-        all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        serde_json::from_value(all).unwrap()
-    }
+    use crate::job::tests::listed as job;
 
     #[test]
     fn a_job_has_numbers_in_a_list_and_names_in_detail() {
         let waits = job(&json!({ "state": 8 }));
-        let text = |fields: Map<String, Value>| Value::from(fields).to_string();
-        insta::assert_snapshot!(text(listed(&waits)), @r#"{"id":58,"name":"a","ntasks":2,"priority":16,"state":8,"t_submit":10.5,"urgency":16,"userid":1000}"#);
-        insta::assert_snapshot!(text(detailed(&waits, 12.0)), @r#"{"duration":"","exception":{"note":"","occurred":"","severity":"","type":""},"expiration":"","id":58,"name":"a","nnodes":"","nodelist":"","ntasks":2,"priority":16,"ranks":"","result":"","returncode":"","runtime":0.0,"state":"SCHED","t_submit":10.5,"urgency":16,"userid":1000,"waitstatus":""}"#);
+        insta::assert_snapshot!(listed(&waits), @r#"{"id":58,"name":"a","ntasks":2,"priority":16,"state":8,"t_submit":10.5,"urgency":16,"userid":1000}"#);
+        insta::assert_snapshot!(detailed(&waits, 12.0), @r#"{"duration":"","exception":{"note":"","occurred":"","severity":"","type":""},"expiration":"","id":58,"name":"a","nnodes":"","nodelist":"","ntasks":2,"priority":16,"ranks":"","result":"","returncode":"","runtime":0.0,"state":"SCHED","t_submit":10.5,"urgency":16,"userid":1000,"waitstatus":""}"#);
         let runs =
             job(&json!({ "state": 16, "t_run": 11.5, "ranks": "0", "nodelist": "a", "nnodes": 1 }));
         let runs = detailed(&runs, 12.0);
         assert_eq!(
-            (&runs["state"], &runs["runtime"], &runs["result"]),
-            (&json!("RUN"), &json!(0.5), &json!(""))
+            json!([runs["state"], runs["runtime"], runs["result"]]),
+            json!(["RUN", 0.5, ""])
         );
         let canceled = job(&json!({
             "state": 64, "t_run": 11.5, "t_cleanup": 11.75, "t_inactive": 13.0, "result": 4, "waitstatus": 36608,
             "exception_type": "cancel", "exception_note": "by hand",
         }));
-        assert_eq!(
-            (&listed(&canceled)["result"], &listed(&canceled)["state"]),
-            (&json!(4), &json!(64))
-        );
-        insta::assert_snapshot!(text(detailed(&canceled, 20.0)), @r#"{"duration":"","exception":{"note":"by hand","occurred":true,"severity":"","type":"cancel"},"exception_note":"by hand","exception_occurred":true,"exception_type":"cancel","expiration":"","id":58,"name":"a","nnodes":"","nodelist":"","ntasks":2,"priority":16,"ranks":"","result":"CANCELED","returncode":143,"runtime":0.25,"state":"INACTIVE","success":false,"t_cleanup":11.75,"t_inactive":13.0,"t_run":11.5,"t_submit":10.5,"urgency":16,"userid":1000,"waitstatus":36608}"#);
+        let numbers = listed(&canceled);
+        assert_eq!(json!([numbers["result"], numbers["state"]]), json!([4, 64]));
+        insta::assert_snapshot!(detailed(&canceled, 20.0), @r#"{"duration":"","exception":{"note":"by hand","occurred":true,"severity":"","type":"cancel"},"exception_note":"by hand","exception_occurred":true,"exception_type":"cancel","expiration":"","id":58,"name":"a","nnodes":"","nodelist":"","ntasks":2,"priority":16,"ranks":"","result":"CANCELED","returncode":143,"runtime":0.25,"state":"INACTIVE","success":false,"t_cleanup":11.75,"t_inactive":13.0,"t_run":11.5,"t_submit":10.5,"urgency":16,"userid":1000,"waitstatus":36608}"#);
     }
 
     #[test]
     fn a_search_finds_texts_and_numbers() {
         let jobs: Vec<_> = ["sleep", "echo", "sleepy"].into_iter().zip(101..).collect();
-        let of = |(name, id): (&str, u64)| {
-            Map::from_iter([("name".to_owned(), name.into()), ("id".to_owned(), id.into())])
-        };
+        let of = |(name, id): (&str, u64)| json!({ "name": name, "id": id });
         let ids = |text, start, length| {
             let found = found(jobs.iter().copied().map(of).collect(), text, start, length);
             found.iter().filter_map(|job| job["id"].as_u64()).collect::<Vec<_>>()
         };
-        assert_eq!(ids("sleep", 0, 9), [101, 103]);
-        assert_eq!(ids("102", 0, 9), [102]);
-        assert_eq!(ids("", 1, 1), [102]);
-        assert_eq!(ids("sleep", 1, 9), [103]);
-        assert_eq!(ids("", 3, 9), Vec::<u64>::new());
+        assert_eq!([ids("sleep", 0, 9), ids("102", 0, 9)], [vec![101, 103], vec![102]]);
+        assert_eq!(
+            [ids("", 1, 1), ids("sleep", 1, 9), ids("", 3, 9)],
+            [vec![102], vec![103], vec![]]
+        );
     }
 
     #[test]

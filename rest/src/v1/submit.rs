@@ -1,10 +1,9 @@
 //! A job as the clients of flux-restful submit it: in the query, with variables of the environment in the body.
 
 use crate::query::Query;
-use crate::submission::{Defaults, Submission};
+use crate::submission::{Defaults, Fields, Submission, object};
 use flux_protocol::jobspec::Variables;
 use serde_json::{Map, Value, json};
-use std::mem;
 
 /// Fields that are numbers.
 const NUMBERS: [&str; 5] = ["num_tasks", "cores_per_task", "gpus_per_task", "num_nodes", "runtime"];
@@ -28,26 +27,26 @@ impl Submitted {
     /// Reads a request. The error has all that is wrong with it.
     pub(crate) fn read(query: &Query, body: &[u8]) -> Result<Self, Vec<String>> {
         let mut fields = Fields { object: of_query(query), wrong: Vec::new() };
-        fields.take_body(body);
-        let options = fields.options();
-        let exclusive = fields.switch("exclusive");
+        take_body(&mut fields, body);
+        let options = options(&mut fields);
+        let exclusive = take_switch(&mut fields, "exclusive");
         if exclusive && !fields.object.contains_key("num_nodes") {
             fields.wrong("exclusive", "give num_nodes, too: whole nodes are what is exclusive");
         }
-        if fields.switch("is_launcher") {
+        if take_switch(&mut fields, "is_launcher") {
             let what = "this server starts no launcher: submit it as the command of a job";
             fields.wrong("is_launcher", what);
         }
-        fields.split_command();
-        let mut wrong = mem::take(&mut fields.wrong);
-        match Submission::read(Value::Object(fields.of_submission()).to_string().as_bytes()) {
-            Ok(submission) if wrong.is_empty() => Ok(Self { submission, exclusive, options }),
-            read => {
-                // One text has all faults of the rest.
-                wrong.extend(read.err());
-                Err(wrong)
-            }
+        split_command(&mut fields);
+        for (name, other) in RENAMED {
+            let value = fields.object.remove(name);
+            fields.object.extend(value.map(|value| (other.to_owned(), value)));
         }
+        // A job has one task by default, or one on each node.
+        if let Some(nodes) = fields.object.get("num_nodes").cloned() {
+            fields.object.entry("num_tasks").or_insert(nodes);
+        }
+        Ok(Self { submission: Submission::of(fields)?, exclusive, options })
     }
 
     /// The jobspec, as flux-restful makes it.
@@ -84,141 +83,97 @@ fn of_query(query: &Query) -> Map<String, Value> {
     query.iter().map(|(name, text)| (name.clone(), value(name, text))).collect()
 }
 
-/// The fields of a request that are still to be read, and what was wrong with the others.
-struct Fields {
-    object: Map<String, Value>,
-    wrong: Vec<String>,
-}
-
-impl Fields {
-    fn wrong(&mut self, name: &str, what: &str) {
-        self.wrong.push(format!("{name}: {what}"));
+/// Takes what is in the body: the variables; or all fields, in the request that `flux-restful-client` 0.2.1 repeats when
+/// it had to authenticate.
+fn take_body(fields: &mut Fields, body: &[u8]) {
+    if body.is_empty() {
+        return;
     }
-
-    /// Takes what is in the body: the variables; or all fields, in the request that `flux-restful-client` 0.2.1 repeats
-    /// when it had to authenticate.
-    fn take_body(&mut self, body: &[u8]) {
-        if body.is_empty() {
-            return;
+    match object(body) {
+        Ok(body) if !fields.object.contains_key("command") && body.contains_key("command") => {
+            // These clients write `null` for what is not given.
+            fields.object.extend(body.into_iter().filter(|(_, value)| !value.is_null()));
         }
-        match serde_json::from_slice(body) {
-            Ok(Value::Object(body)) => {
-                if !self.object.contains_key("command") && body.contains_key("command") {
-                    // These clients write `null` for what is not given.
-                    self.object.extend(body.into_iter().filter(|(_, value)| !value.is_null()));
-                } else {
-                    self.object.insert("envars".to_owned(), body.into());
-                }
-            }
-            Ok(_) => self.wrong("the body", "it is no JSON object"),
-            Err(error) => self.wrong("the body", &error.to_string()),
-        }
-    }
-
-    /// Splits the command at blanks, as a shell does.
-    fn split_command(&mut self) {
-        let Some(Value::String(text)) = self.object.get("command") else { return };
-        let Some(words) = shlex::split(text) else {
-            self.object.insert("command".to_owned(), json!([text]));
-            return self.wrong(
-                "command",
-                "a quotation mark is open, or a backslash is the last character",
-            );
-        };
-        self.object.insert("command".to_owned(), words.into());
-    }
-
-    fn switch(&mut self, name: &str) -> bool {
-        match self.object.remove(name) {
-            None => false,
-            Some(Value::Bool(is_on)) => is_on,
-            // Python's `True` is one, too.
-            Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => true,
-            Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => false,
-            Some(other) => {
-                self.wrong(name, &format!("{other} is neither true nor false"));
-                false
-            }
-        }
-    }
-
-    /// The options of Flux's shell, as in `a=1,b.c=x`.
-    fn options(&mut self) -> Vec<(String, Value)> {
-        let text = match self.object.remove("option_flags") {
-            None => return Vec::new(),
-            Some(Value::String(text)) => text,
-            Some(other) => {
-                self.wrong("option_flags", &format!("{other} is no string"));
-                return Vec::new();
-            }
-        };
-        let mut options = Vec::new();
-        for option in text.split(',') {
-            let Some((name, value)) = option.split_once('=') else {
-                self.wrong("option_flags", &format!("{option:?} is not NAME=VALUE"));
-                continue;
-            };
-            // The clients look for these words.
-            if name.starts_with('-') {
-                let what = format!("Please provide keys without -o, {name} is invalid.");
-                self.wrong("option_flags", &what);
-            } else if name.split('.').any(str::is_empty) || name.split('.').count() > MOST_PARTS {
-                self.wrong("option_flags", &format!("{name:?} is no name of an option"));
-            }
-            // As `flux run --setopt` takes it.
-            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-            options.push((name.to_owned(), value));
-        }
-        options
-    }
-
-    /// The rest as [`Submission`] has it. A job has one task by default, or one on each node.
-    fn of_submission(mut self) -> Map<String, Value> {
-        for (name, other) in RENAMED {
-            let value = self.object.remove(name);
-            self.object.extend(value.map(|value| (other.to_owned(), value)));
-        }
-        if let (Some(nodes), None) = (self.object.get("num_nodes"), self.object.get("num_tasks")) {
-            let nodes = nodes.clone();
-            self.object.insert("num_tasks".to_owned(), nodes);
-        }
-        self.object
+        Ok(body) => drop(fields.object.insert("envars".to_owned(), body.into())),
+        Err(why) => fields.wrong.push(why),
     }
 }
 
-/// A switch in a query.
-pub(crate) fn switch(query: &Query, name: &str) -> Result<bool, String> {
-    let object = of_query(query).remove(name).map(|value| (name.to_owned(), value));
-    let mut fields = Fields { object: object.into_iter().collect(), wrong: Vec::new() };
-    let is_on = fields.switch(name);
-    fields.wrong.pop().map_or(Ok(is_on), Err)
+/// Splits the command at blanks, as a shell does.
+fn split_command(fields: &mut Fields) {
+    let Some(Value::String(text)) = fields.object.get("command") else { return };
+    let (text, words) = (text.clone(), shlex::split(text));
+    if words.is_none() {
+        let what = "a quotation mark is open, or a backslash is the last character";
+        fields.wrong("command", what);
+    }
+    fields.object.insert("command".to_owned(), words.unwrap_or_else(|| vec![text]).into());
+}
+
+/// Whether a switch is on. Python's `True` is one, too.
+pub(crate) fn switch(name: &str, value: Option<Value>) -> Result<bool, String> {
+    let value = value.unwrap_or(Value::Bool(false));
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_ascii_lowercase);
+    text.parse().map_err(|_| format!("{name}: {value} is neither true nor false"))
+}
+
+fn take_switch(fields: &mut Fields, name: &str) -> bool {
+    let is_on = switch(name, fields.object.remove(name));
+    is_on.unwrap_or_else(|why| {
+        fields.wrong.push(why);
+        false
+    })
+}
+
+/// The options of Flux's shell, as in `a=1,b.c=x`.
+fn options(fields: &mut Fields) -> Vec<(String, Value)> {
+    let text = match fields.object.remove("option_flags") {
+        None => return Vec::new(),
+        Some(Value::String(text)) => text,
+        Some(other) => {
+            fields.wrong("option_flags", format!("{other} is no string"));
+            return Vec::new();
+        }
+    };
+    let mut options = Vec::new();
+    for option in text.split(',') {
+        let Some((name, value)) = option.split_once('=') else {
+            fields.wrong("option_flags", format!("{option:?} is not NAME=VALUE"));
+            continue;
+        };
+        // The clients look for these words.
+        if name.starts_with('-') {
+            let what = format!("Please provide keys without -o, {name} is invalid.");
+            fields.wrong("option_flags", what);
+        } else if name.split('.').any(str::is_empty) || name.split('.').count() > MOST_PARTS {
+            fields.wrong("option_flags", format!("{name:?} is no name of an option"));
+        }
+        // As `flux run --setopt` takes it.
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        options.push((name.to_owned(), value));
+    }
+    options
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::query::{names, read};
+    use crate::submission::tests::defaults;
     use axum::http::Method;
 
     fn submitted(query: &str, body: &str) -> Result<Value, String> {
-        let query = read(query, names("/v1/jobs/submit", &Method::POST))
+        let query = read(query, &names("/v1/jobs/submit", &Method::POST))
             .map_err(|refusal| refusal.detail)?;
         let submitted = Submitted::read(&query, body.as_bytes()).map_err(|all| all.join("; "))?;
-        let defaults = Defaults {
-            directory: "/work".to_owned(),
-            environment: [("A".to_owned(), "1".to_owned())].into(),
-            limits: [("nofile".to_owned(), 1024)].into(),
-            validated: false,
-            uid: 1000,
-        };
-        Ok(submitted.jobspec(&defaults))
+        Ok(submitted.jobspec(&defaults()))
     }
 
     #[test]
     fn a_request_becomes_the_job_of_flux_restful() {
         let all = "command=a+%27b+c%27&num_tasks=4&num_nodes=2&cores_per_task=3&gpus_per_task=1&exclusive=true\
             &option_flags=verbose%3D1,mpi%3Dnone,rlimit.nofile%3D5,rlimit.core.x%3D6&workdir=/x&runtime=7&is_launcher=false";
-        insta::assert_snapshot!(submitted(all, r#"{"B":"2"}"#).unwrap(), @r#"{"attributes":{"system":{"cwd":"/x","duration":7,"environment":{"A":"1","B":"2"},"shell":{"options":{"mpi":"none","rlimit":{"core":{"x":6},"nofile":5},"verbose":1}}}},"resources":[{"count":2,"exclusive":true,"type":"node","with":[{"count":2,"label":"task","type":"slot","with":[{"count":3,"type":"core"},{"count":1,"type":"gpu"}]}]}],"tasks":[{"command":["a","b c"],"count":{"per_slot":1},"slot":"task"}],"version":1}"#);
+        insta::assert_snapshot!(submitted(all, r#"{"B":"3"}"#).unwrap(), @r#"{"attributes":{"system":{"cwd":"/x","duration":7,"environment":{"A":"1","B":"3"},"shell":{"options":{"mpi":"none","rlimit":{"core":{"x":6},"nofile":5},"verbose":1}}}},"resources":[{"count":2,"exclusive":true,"type":"node","with":[{"count":2,"label":"task","type":"slot","with":[{"count":3,"type":"core"},{"count":1,"type":"gpu"}]}]}],"tasks":[{"command":["a","b c"],"count":{"per_slot":1},"slot":"task"}],"version":1}"#);
         let least = submitted("command=a", "").unwrap();
         assert_eq!(least["resources"][0]["count"], 1);
         let nodes = submitted("command=a&num_nodes=2", "").unwrap();
@@ -230,10 +185,10 @@ mod tests {
         let environment = &submitted(query, "").unwrap()["attributes"]["system"]["environment"];
         assert_eq!(environment, &json!({ "A": "1", "B": "it's", "C": "x\\y\n" }));
         // As 0.2.1 repeats it.
-        let body = r#"{"command":"a b","num_tasks":2,"num_nodes":null,"exclusive":false,"envars":{"B":"2"}}"#;
+        let body = r#"{"command":"a b","num_tasks":2,"num_nodes":null,"exclusive":false,"envars":{"B":"3"}}"#;
         let repeated = submitted("", body).unwrap();
         assert_eq!(repeated["tasks"][0]["command"], json!(["a", "b"]));
-        assert_eq!(repeated["attributes"]["system"]["environment"]["B"], "2");
+        assert_eq!(repeated["attributes"]["system"]["environment"]["B"], "3");
     }
 
     #[test]
@@ -248,23 +203,13 @@ mod tests {
             ("command=a&envars=%5B", "", vec!["environment: it is no object"]),
             ("command=a&num_tasks=x&workdir=y", "", vec!["num_tasks: \"x\" is no", "cwd: \"y\""]),
             ("command=a&num_tasks=1&num_nodes=2", "", vec!["num_nodes: 2 is more than"]),
-            (
-                "command=a&exclusive=true&is_launcher=True&option_flags=-ompi%3Dx,y,.z%3D1",
-                "",
-                vec![
-                    "exclusive: give num_nodes",
-                    "is_launcher: ",
-                    "Please provide keys without -o",
-                    "\"y\" is not",
-                    "\".z\" is no",
-                ],
-            ),
+            ("command=a&exclusive=true", "", vec!["exclusive: give num_nodes"]),
             ("command=a&exclusive=maybe", "", vec!["exclusive: \"maybe\" is neither"]),
-            (
-                "",
-                r#"{"command":"a","option_flags":{},"x":1}"#,
-                vec!["option_flags: {} is no", "x: not known"],
-            ),
+            ("command=a&is_launcher=True", "", vec!["is_launcher: "]),
+            ("command=a&option_flags=-o%3Dx", "", vec!["Please provide keys without -o, -o"]),
+            ("command=a&option_flags=y,.z%3D1", "", vec!["\"y\" is not", "\".z\" is no"]),
+            ("", r#"{"command":"a","option_flags":{}}"#, vec!["option_flags: {} is no"]),
+            ("", r#"{"command":"a","x":1}"#, vec!["x: not known"]),
         ] {
             let refused = submitted(query, body).unwrap_err();
             for text in wrong {

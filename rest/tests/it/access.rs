@@ -2,7 +2,7 @@
 
 use crate::broker::broker_that;
 use crate::serve::Server;
-use crate::server::{self, Background, Place, READER, TOKEN, program};
+use crate::server::{self, Background, Place, READER, TOKEN, bearer, program};
 use flux_contract::{ServedInstance, ServedTokens};
 use serde_json::{Value, json};
 use std::fs;
@@ -11,19 +11,13 @@ use std::net::TcpStream;
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-fn bearer(token: &str) -> String {
-    format!("Authorization: Bearer {token}\r\n")
-}
-
 /// The status of the answer to a request. The answer may have no end.
 fn status(server: &Server, request: &str, head: &str) -> u16 {
     let stream = server.begin(&format!("{request} HTTP/1.0\r\nContent-Length: 0\r\n{head}\r\n"));
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
-    line.split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok())
-        .unwrap_or_else(|| panic!("{line}"))
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.unwrap_or_else(|| panic!("{line}"))
 }
 
 /// Every method of every path of the document, and whether it needs no token.
@@ -76,15 +70,12 @@ fn each_token_may_do_what_it_is_for_on_every_path() {
 #[test]
 fn a_refusal_names_the_other_token_and_an_answer_its_own_access() {
     let server = Server::start();
-    let of = |token, request: &str| server.ask(request, &bearer(token), "").json();
+    let of = |token, request: &str| server.ask(request, &bearer(token), "");
     let refused = of(READER, "DELETE /api/v1/jobs/f2");
-    assert_eq!(
-        (&refused["error"], &refused["path"]),
-        (&json!("Forbidden"), &json!("/api/v1/jobs/f2"))
-    );
-    assert!(refused["detail"].as_str().unwrap().contains("key `token`"), "{refused}");
-    assert_eq!(of(READER, "GET /api/v1/")["access"], "read");
-    assert_eq!(of(TOKEN, "GET /api/v1/")["access"], "full");
+    assert_eq!(refused.at(["/error", "/path"]), json!(["Forbidden", "/api/v1/jobs/f2"]));
+    assert!(refused.json()["detail"].as_str().unwrap().contains("key `token`"), "{refused:?}");
+    let access = |token| of(token, "GET /api/v1/").json()["access"].clone();
+    assert_eq!([access(READER), access(TOKEN)], ["read", "full"]);
     // Addresses are kept in more places than headers.
     for (path, head, expected) in
         [("/", "", 400), ("/api/v1/jobs", "", 401), ("/api/v1/jobs", &*bearer(TOKEN), 400)]
@@ -100,22 +91,15 @@ fn a_refusal_names_the_other_token_and_an_answer_its_own_access() {
     assert_eq!(server.ask("POST /api/v1/token", "", &body).status, 413);
 }
 
-/// A stream of events of a client with this token.
-fn listen(server: &Server, token: &str) -> BufReader<TcpStream> {
-    let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: hello\r\n{}\r\n", bearer(token));
-    BufReader::new(server.begin(&request))
-}
-
-/// Waits until one of the lines of `stream` has `text`.
-fn await_text(stream: &mut BufReader<TcpStream>, text: &str) {
-    assert!(stream.lines().map(Result::unwrap).any(|line| line.contains(text)), "{text}");
-}
-
 #[test]
 fn replaced_tokens_end_with_their_streams_and_no_others() {
     const NEW: &str = "0011223344556677";
     let mut server = Server::start();
-    let (mut full, mut reader) = (listen(&server, TOKEN), listen(&server, READER));
+    let [mut full, mut reader] = [TOKEN, READER].map(|token| server.listen(token));
+    // Waits until one of the lines of a stream has `text`.
+    let await_text = |stream: &mut BufReader<TcpStream>, text: &str| {
+        assert!(stream.lines().map(Result::unwrap).any(|line| line.contains(text)), "{text}");
+    };
     await_text(&mut full, "bad fan");
     await_text(&mut reader, "bad fan");
     server.place.accept(TOKEN, NEW);

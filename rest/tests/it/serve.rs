@@ -2,7 +2,7 @@
 
 use crate::broker::broker_that;
 use crate::instance::{INVALID, Instance};
-use crate::server::{self, Answer, Background, PATIENCE, Place, TOKEN, program, served};
+use crate::server::{self, Answer, Background, PATIENCE, Place, TOKEN, bearer, program, served};
 use flux_contract::{Exit, ServedInstance, ServedTokens};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -65,7 +65,24 @@ impl Server {
 
     /// The same of somebody who has the token.
     pub(crate) fn call(&self, request: &str, head: &str, body: &str) -> Answer {
-        self.ask(request, &format!("Authorization: Bearer {TOKEN}\r\n{head}"), body)
+        self.ask(request, &format!("{}{head}", bearer(TOKEN)), body)
+    }
+
+    /// Refuses each of these requests with this status, and says why.
+    pub(crate) fn refuses(&self, requests: &[(&str, &str, u16)]) {
+        for (request, body, status) in requests {
+            let answer = self.call(request, JSON, body);
+            assert_eq!(answer.status, *status, "{request}: {}", answer.body);
+            let document = answer.json();
+            assert!(document["detail"].is_string() && document["error"].is_string(), "{document}");
+        }
+    }
+
+    /// The events that somebody with this token gets, who stays.
+    pub(crate) fn listen(&self, token: &str) -> BufReader<TcpStream> {
+        let request =
+            format!("GET /api/v1/events HTTP/1.1\r\nHost: hello\r\n{}\r\n", bearer(token));
+        BufReader::new(self.begin(&request))
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -88,32 +105,20 @@ impl Server {
     }
 }
 
-/// A request with another method, and one with an unknown parameter, for each path of the document.
+/// A request with another method for each path of the document, from which the server takes the parameters.
 #[test]
-fn the_document_has_every_method_and_parameter() {
+fn the_document_has_every_method() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();
-    for (path, methods) in document["paths"].as_object().unwrap() {
-        let known = methods.as_object().unwrap().iter();
-        let known: Vec<_> = known.filter(|(name, _)| *name != "parameters").collect();
-        let path = path.replace("{id}", "f2");
-        let refused = server.call(&format!("PATCH {path}"), "", "");
+    for (path, calls) in document["paths"].as_object().unwrap() {
+        let refused = server.call(&format!("PATCH {}", path.replace("{id}", "f2")), "", "");
         assert_eq!(refused.status, 405, "{path}");
         let (_, allowed) = refused.head.split_once("allow: ").unwrap();
         let allowed: BTreeSet<_> = allowed.lines().next().unwrap().split(',').collect();
-        let names = known.iter().map(|(name, _)| name.as_str());
+        let known = calls.as_object().unwrap().keys().filter(|name| *name != "parameters");
         // A router that knows GET knows HEAD.
-        let head = methods.get("get").map(|_| "head");
-        assert_eq!(allowed, names.chain(head).collect(), "{path}");
-        for (method, call) in known {
-            let parameters = call["parameters"].as_array().into_iter().flatten();
-            let queries = parameters.filter(|it| it["in"] == "query");
-            let names: Vec<_> = queries.filter_map(|it| it["name"].as_str()).collect();
-            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let request = format!("{} {path}?x=1", method.to_uppercase());
-            let detail = format!("x: not known (known are: {names})");
-            assert_eq!(server.call(&request, "", "").json()["detail"], detail, "{request}");
-        }
+        let head = calls.get("get").map(|_| "head");
+        assert_eq!(allowed, known.map(String::as_str).chain(head).collect(), "{path}");
     }
 }
 
@@ -121,26 +126,23 @@ fn the_document_has_every_method_and_parameter() {
 fn a_job_is_submitted_found_and_cancelled() {
     let server = Server::start();
     let submitted = server.call("POST /api/v1/jobs", JSON, r#"{"command":["true"]}"#);
-    assert_eq!((submitted.status, &submitted.json()), (201, &json!({ "id": "f4" })));
+    assert_eq!((submitted.status, submitted.json()), (201, json!({ "id": "f4" })));
     assert!(submitted.head.contains("location: /api/v1/jobs/f4"), "{}", submitted.head);
     assert!(server.was_asked(r#"job-ingest.submit {"J":"#) && server.was_asked(r#""flags":8"#));
     let runs = server.get("/api/v1/jobs/f2");
     assert!(runs.status == 200 && runs.head.contains("retry-after: 1"), "{}", runs.head);
-    assert_eq!((&runs.json()["state"], &runs.json()["result"]), (&json!("RUN"), &Value::Null));
+    assert_eq!(runs.at(["/state", "/result"]), json!(["RUN", null]));
     for id in ["%C6%923", "2", "0000.0000.0000.0002", "job.0000.0000.0000.0002"] {
         assert_eq!(server.get(&format!("/api/v1/jobs/{id}")).json()["id"], "f3", "{id}");
     }
     let ended = server.get("/api/v1/jobs/0x2");
     assert!(!ended.head.contains("retry-after"), "{}", ended.head);
-    assert_eq!(
-        (&ended.json()["result"], &ended.json()["returncode"]),
-        (&json!("COMPLETED"), &json!(0))
-    );
+    assert_eq!(ended.at(["/result", "/returncode"]), json!(["COMPLETED", 0]));
     let cancelled = server.call("DELETE /api/v1/jobs/f2?reason=too%20slow", "", "");
-    assert_eq!(cancelled.status, 202);
-    assert_eq!(cancelled.json(), json!({ "id": "f2", "status": "cancel requested" }));
+    let document = json!({ "id": "f2", "status": "cancel requested" });
+    assert_eq!((cancelled.status, cancelled.json()), (202, document));
     assert!(server.was_asked(r#""note":"too slow""#));
-    for (request, body, status) in [
+    server.refuses(&[
         ("DELETE /api/v1/jobs/f3", "", 409),
         ("DELETE /api/v1/jobs/f9", "", 404),
         ("GET /api/v1/jobs/f9", "", 404),
@@ -158,36 +160,27 @@ fn a_job_is_submitted_found_and_cancelled() {
         ("PUT /api/v1/jobs", "", 405),
         ("POST /api/v1/jobs", "{}", 400),
         ("POST /api/v1/jobs", &" ".repeat(10 << 20), 413),
-    ] {
-        let answer = server.call(request, JSON, body);
-        assert_eq!(answer.status, status, "{request}: {}", answer.body);
-        assert!(answer.json()["detail"].is_string() && answer.json()["error"].is_string());
-    }
+    ]);
     assert_eq!(server.call("POST /api/v1/jobs", "", "{}").status, 415);
 }
 
 #[test]
 fn the_instance_its_ranks_and_its_jobs_are_shown() {
     let server = Server::start();
-    let about = server.get("/api/v1/").json();
-    assert_eq!((&about["name"], &about["broker_version"]), (&json!("hello"), &json!("0.88.0")));
-    let list = server.get("/api/v1/jobs").json();
-    let ids: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| &job["id"]).collect();
-    assert_eq!((ids, &list["cursor"]), (vec![&json!("f2"), &json!("f3")], &Value::Null));
+    for (path, pointers, expected) in [
+        ("", ["/name", "/broker_version"], json!(["hello", "0.88.0"])),
+        ("jobs", ["/jobs/0/id", "/jobs/1/id"], json!(["f2", "f3"])),
+        ("jobs", ["/jobs/2", "/cursor"], json!([null, null])),
+        ("resources", ["/ranks/0/drained", "/ranks/0/hostname"], json!(["bad fan", "hello-0"])),
+        ("resources", ["/ranks/1/cores_allocated", "/ranks/1/jobs"], json!([4, ["f2"]])),
+        ("instance", ["/state", "/up"], json!(["run", 4])),
+        ("instance", ["/state", "/size"], json!(["run", 4])),
+    ] {
+        assert_eq!(server.get(&format!("/api/v1/{path}")).at(pointers), expected, "{path}");
+    }
     let first = server.get("/api/v1/jobs?limit=1").json();
     let next = format!("/api/v1/jobs?limit=1&cursor={}", first["cursor"].as_str().unwrap());
     assert_eq!(server.get(&next).json()["jobs"][0]["id"], "f3");
-    let ranks = &server.get("/api/v1/resources").json()["ranks"];
-    assert_eq!(
-        (&ranks[0]["drained"], &ranks[0]["hostname"]),
-        (&json!("bad fan"), &json!("hello-0"))
-    );
-    assert_eq!((&ranks[1]["cores_allocated"], &ranks[1]["jobs"]), (&json!(4), &json!(["f2"])));
-    let instance = server.get("/api/v1/instance").json();
-    assert_eq!(
-        (&instance["state"], &instance["up"], &instance["size"]),
-        (&json!("run"), &json!(4), &json!(4))
-    );
     let metrics = server.get("/metrics");
     assert!(metrics.head.contains("application/openmetrics-text"), "{}", metrics.head);
     assert!(metrics.body.contains("flux_cores{state=\"drained\"} 4\n"), "{}", metrics.body);
@@ -216,9 +209,7 @@ fn output_and_events_are_there_whole_and_as_streams() {
 #[test]
 fn every_change_is_an_event() {
     let server = Server::start();
-    let request = "GET /api/v1/events HTTP/1.1\r\nAuthorization: Bearer";
-    let stream = server.begin(&format!("{request} {TOKEN}\r\n\r\n"));
-    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut lines = server.listen(TOKEN).lines().map(Result::unwrap);
     let began = Instant::now();
     let mut await_all = |mut missing: Vec<(&str, &str)>| {
         let mut event = String::new();
@@ -248,8 +239,7 @@ fn idle_clients_keep_no_other_client_out() {
     let silent: Vec<_> = (0..200).map(|_| server.begin("")).collect();
     let bodiless = "POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
     let halves: Vec<_> = (0..40).map(|_| server.begin(bodiless)).collect();
-    let listen = format!("GET /api/v1/events HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
-    let listeners: Vec<_> = (0..8).map(|_| server.begin(&listen)).collect();
+    let listeners: Vec<_> = (0..8).map(|_| server.listen(TOKEN)).collect();
     let began = Instant::now();
     for _ in 0..20 {
         assert_eq!(server.get("/api/v1/jobs/f2").status, 200);

@@ -17,6 +17,11 @@ pub(crate) const TOKEN: &str = "0123456789abcdef";
 /// The token that reads only.
 pub(crate) const READER: &str = "fedcba9876543210";
 
+/// The header of a client that has `token`.
+pub(crate) fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
 /// A program that ends with its test.
 pub(crate) struct Background(pub(crate) Child);
 
@@ -125,6 +130,12 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// What the document has at these JSON pointers.
+    pub(crate) fn at<const N: usize>(&self, pointers: [&str; N]) -> Value {
+        let document = self.json();
+        pointers.map(|pointer| document.pointer(pointer).cloned().unwrap_or_default()).into()
     }
 }
 

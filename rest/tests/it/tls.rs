@@ -1,7 +1,7 @@
 //! The API over TLS: its certificate, a renewed one, a broken one, and clients that do not speak TLS.
 
 use crate::broker::broker_that;
-use crate::server::{self, Answer, Background, PATIENCE, Place, TOKEN, answer_on, served};
+use crate::server::{self, Answer, Background, PATIENCE, Place, TOKEN, answer_on, bearer, served};
 use flux_contract::ServedInstance;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::fs;
@@ -41,8 +41,7 @@ impl Encrypted {
         let config = config.with_root_certificates(roots).with_no_client_auth();
         let client = ClientConnection::new(Arc::new(config), "hello".try_into().unwrap());
         let stream = StreamOwned::new(client.unwrap(), server::begin(self.address, "")?);
-        let head = format!("Authorization: Bearer {TOKEN}\r\n");
-        answer_on(stream, &format!("GET {path} HTTP/1.1"), &head, "")
+        answer_on(stream, &format!("GET {path} HTTP/1.1"), &bearer(TOKEN), "")
     }
 
     fn serves_with(&self, certificate: &CertificateDer<'static>) -> bool {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::failure::Failure;
 use crate::lead::probe::Stage;
-use flux_contract::obstacle::Obstacle;
 
 const SERVICE: &str = "10.96.0.5";
 const POD: &str = "10.244.1.7";

@@ -1,16 +1,17 @@
 //! The side of the lead: its certificate, its Service, and the address at which it is reached from outside.
 
 use crate::minicluster::MiniClusterRef;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result};
 use flux_api::crd::MiniCluster;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_contract::{CURVE_SECRET_KEY, OVERLAY_PORT};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Secret, Service, ServicePort, ServiceSpec};
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::json;
 
 /// The label of all objects that `burst` makes; its value is the name of the MiniCluster with the lead.
 pub(super) const BURST_OF: &str = "flux-framework.org/burst-of";
@@ -54,7 +55,7 @@ pub(super) async fn read_certificate(lead: &MiniClusterRef) -> Result<ByteString
     let found =
         found.with_context(|| format!("read the certificate of {name}, the Secret {secret}"))?;
     let certificate = found.data.and_then(|mut data| data.remove(CURVE_SECRET_KEY));
-    certificate.ok_or_else(|| anyhow!("the Secret {secret} has no key {CURVE_SECRET_KEY}"))
+    certificate.with_context(|| format!("the Secret {secret} has no key {CURVE_SECRET_KEY}"))
 }
 
 pub(super) fn service_name(lead: &str, burst: &str) -> String {
@@ -62,30 +63,18 @@ pub(super) fn service_name(lead: &str, burst: &str) -> String {
 }
 
 /// A Service of the lead alone, which goes with its MiniCluster.
-pub(super) fn new_service(lead: &MiniCluster, burst: &str, type_: &str) -> Service {
+pub(super) fn new_service(lead: &MiniCluster, burst: &str, type_: &str) -> Result<Service> {
     let name = lead.name_any();
-    Service {
-        metadata: ObjectMeta {
-            name: Some(service_name(&name, burst)),
-            labels: Some([(BURST_OF.to_owned(), name.clone())].into()),
-            owner_references: lead.owner_ref(&()).map(|owner| vec![owner]),
-            ..ObjectMeta::default()
+    let new = json!({
+        "metadata": {
+            "name": service_name(&name, burst), "labels": { BURST_OF: name }, "ownerReferences": [lead.owner_ref(&())],
         },
-        spec: Some(ServiceSpec {
-            type_: Some(type_.to_owned()),
-            publish_not_ready_addresses: Some(true),
-            selector: Some(
-                [(JOB_NAME.to_owned(), name), (COMPLETION_INDEX.to_owned(), "0".to_owned())].into(),
-            ),
-            ports: Some(vec![ServicePort {
-                name: Some("flux".to_owned()),
-                port: OVERLAY_PORT.into(),
-                ..ServicePort::default()
-            }]),
-            ..ServiceSpec::default()
-        }),
-        ..Service::default()
-    }
+        "spec": {
+            "type": type_, "publishNotReadyAddresses": true, "selector": { JOB_NAME: name, COMPLETION_INDEX: "0" },
+            "ports": [{ "name": "flux", "port": OVERLAY_PORT }],
+        },
+    });
+    serde_json::from_value(new).context("make the Service")
 }
 
 /// A Service by which the lead is reached from outside: the one for this burst, or one that users have made.
@@ -100,15 +89,14 @@ pub(super) async fn service(lead: &MiniClusterRef, burst: &str) -> Result<Option
 }
 
 fn leads_to(service: &Service, lead: &str) -> bool {
-    let Some(spec) = &service.spec else { return false };
-    let selects = |label: &str, value: &str| {
-        spec.selector.as_ref().and_then(|it| it.get(label)).is_some_and(|it| it == value)
-    };
-    let is_outside = matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer"));
-    is_outside
-        && selects(JOB_NAME, lead)
-        && selects(COMPLETION_INDEX, "0")
-        && port_of(spec).is_some()
+    service.spec.as_ref().is_some_and(|spec| {
+        let selects = |(label, value): (&str, &str)| {
+            spec.selector.as_ref().and_then(|it| it.get(label)).is_some_and(|it| it == value)
+        };
+        matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer"))
+            && [(JOB_NAME, lead), (COMPLETION_INDEX, "0")].into_iter().all(selects)
+            && port_of(spec).is_some()
+    })
 }
 
 fn port_of(spec: &ServiceSpec) -> Option<&ServicePort> {
@@ -124,12 +112,12 @@ pub(super) async fn reached(
     if let Some(given) = given.filter(|given| given.port.is_some()) {
         return Ok(given.clone());
     }
-    let Some(service) = service else {
-        bail!(
+    let service = service.with_context(|| {
+        format!(
             "{} has no Service of type NodePort or LoadBalancer yet: give --address HOST:PORT",
             lead.name
         )
-    };
+    })?;
     let name = service.name_any();
     let spec = service.spec.as_ref().with_context(|| format!("the Service {name} is empty"))?;
     let is_node_port = spec.type_.as_deref() == Some("NodePort");
@@ -177,7 +165,6 @@ fn ingress(service: &Service) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn addresses_have_a_port_or_none() {

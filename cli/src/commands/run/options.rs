@@ -15,7 +15,7 @@ pub(super) struct Options {
     /// Memory of each pod, e.g. 8Gi
     #[arg(long, value_name = "QUANTITY")]
     memory: Option<String>,
-    /// GPUs of each pod: a number for nvidia.com/gpu, or RESOURCE=NUMBER
+    /// GPUs of each pod, which the command sees: a number for nvidia.com/gpu, or RESOURCE=NUMBER
     #[arg(long, value_name = "NUMBER", value_parser = gpus)]
     gpus: Vec<(String, u32)>,
     /// Longest run time, e.g. 90s or 1h30m
@@ -60,6 +60,19 @@ impl Options {
         if self.rest && spec["flux"]["rest"].is_null() {
             spec["flux"]["rest"] = json!({});
         }
+    }
+
+    /// Gives the job of the command the GPUs of its pods, which Flux hides from a job that does not ask for them.
+    pub(super) fn request_gpus(&self, spec: &mut Value) {
+        let gpus: u32 = self.gpus.iter().map(|(_, number)| number).sum();
+        if gpus == 0 || !spec["flux"]["optionFlags"].is_null() {
+            return;
+        }
+        let [size, tasks] = ["size", "tasks"].map(|field| spec[field].as_i64().unwrap_or(1));
+        // Flux gives whole nodes only to a job that asks for a number of nodes.
+        let has_nodes = tasks == 0 || tasks >= size;
+        let flags = if has_nodes { "--exclusive".to_owned() } else { format!("-g {gpus}") };
+        spec["flux"]["optionFlags"] = json!(flags);
     }
 
     pub(super) fn change_container(&self, container: &mut Value) {

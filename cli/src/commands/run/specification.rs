@@ -164,7 +164,11 @@ impl RunSpec {
             let argv = self.command.iter().map(String::as_str);
             runner["command"] = json!(shlex::try_join(argv).context("quote the command")?);
         }
-        let runs = is_interactive || runner["command"].is_string();
+        let has_command = runner["command"].is_string();
+        if has_command && runner["launcher"] != true {
+            self.options.request_gpus(spec);
+        }
+        let runs = is_interactive || has_command;
         ensure!(runs, "there is no command: write it after --, or use --interactive");
         Ok(())
     }
@@ -255,6 +259,36 @@ mod tests {
             made.check().unwrap();
             made.object
         }));
+    }
+
+    #[test]
+    fn the_job_of_a_command_asks_for_the_gpus_of_its_pods() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, container: Value, flux: Value| {
+            let mut object = of_image();
+            object["metadata"]["name"] = json!("a");
+            (object["spec"]["containers"], object["spec"]["flux"]) = (json!([container]), flux);
+            let path = directory.path().join(name);
+            std::fs::write(&path, object.to_string()).unwrap();
+            format!("-f {} --gpus 1", path.display())
+        };
+        let launcher = json!({ "image": "a", "command": "b", "launcher": true });
+        let given = json!({ "optionFlags": "-g 1" });
+        for (line, flags) in [
+            ("a --gpus 2 -- x", Some("--exclusive")),
+            ("a -s2 -t8 --gpus 2 -- x", Some("--exclusive")),
+            ("a -s2 -t0 --gpus 2 -- x", Some("--exclusive")),
+            ("a -s4 -t2 --gpus 2 -- x", Some("-g 2")),
+            ("a -s2 --gpus 0 -- x", None),
+            ("a -s2 -- x", None),
+            ("a -i --gpus 2", None),
+            (&file("launcher", launcher, json!({})), None),
+            (&file("given", json!({ "image": "a", "command": "b" }), given), Some("-g 1")),
+        ] {
+            let made = made(line).unwrap();
+            made.check().unwrap();
+            assert_eq!(made.object["spec"]["flux"]["optionFlags"].as_str(), flags, "{line}");
+        }
     }
 
     #[test]

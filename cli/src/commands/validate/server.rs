@@ -4,8 +4,8 @@ use crate::commands::render::objects_of;
 use crate::connection::Connection;
 use anyhow::{Context as _, Result};
 use flux_api::cluster::validate::Defaults;
-use flux_api::crd::{Install, MiniCluster};
-use flux_api::images::{AGENT_IMAGE, VIEW_IMAGE};
+use flux_api::crd::MiniCluster;
+use flux_api::images::AGENT_IMAGE;
 use flux_api::objects::Images;
 use flux_api::offline::{Document, Remark};
 use kube::api::{ApiResource, DynamicObject, PostParams, TypeMeta};
@@ -22,10 +22,9 @@ pub(super) async fn check(connection: &Connection, document: &mut Document) -> R
     };
     let mut refused = BTreeMap::new();
     let namespace = object.namespace().unwrap_or_else(|| connection.namespace.clone());
-    let defaults = Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default());
     let images =
         Images { agent: AGENT_IMAGE.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() };
-    let rendered = objects_of(object.clone(), &defaults, &images, &namespace)?;
+    let rendered = objects_of(object.clone(), &Defaults::default(), &images, &namespace)?;
     for made in std::iter::once(json!(object)).chain(rendered) {
         if let Some(status) = refusal(connection, &namespace, &made).await? {
             refused.extend(violations(object, &made, &status));

@@ -16,7 +16,7 @@ mod violations;
 mod volume;
 mod work;
 
-pub(crate) use container::runner_position;
+pub use container::runner_position;
 pub use flux::Defaults;
 pub use queue::of_kueue;
 pub use text::is_label;

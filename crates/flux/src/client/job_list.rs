@@ -4,8 +4,8 @@ use crate::client::socket::{BrokerSocket, LEAD, SocketError, field};
 use crate::idset::{ids_of, idset};
 use crate::job::{JobState, JobStatus};
 use nix::errno::Errno;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const LIST_ID: &str = "job-list.list-id";
 
 /// A job (flux-core, `src/modules/job-list/job_util.c`). Flux leaves out what does not apply to it, and what was not asked
 /// for.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the fields have the names and values that flux-core gives them")]
 pub struct Job {

@@ -1,5 +1,4 @@
 use super::*;
-use axum::http::HeaderValue;
 use flux_testkit::access::Access;
 use flux_testkit::faults::Failure;
 use flux_testkit::reviews::Holder;
@@ -32,21 +31,6 @@ pub(crate) fn server() -> Server {
 
 async fn verdict(gate: &Arc<Gate>, token: &str) -> Result<Verdict, ReviewError> {
     gate.verdict(token.to_owned()).await
-}
-
-#[test]
-fn only_a_bearer_token_is_a_token() {
-    for (value, token) in [
-        ("Bearer abc", Some("abc")),
-        ("bearer  abc ", Some("abc")),
-        ("Bearer ", None),
-        ("Bearer", None),
-        ("Basic abc", None),
-    ] {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
-        assert_eq!(bearer(&headers), token, "{value}");
-    }
-    assert_eq!(bearer(&HeaderMap::new()), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,6 +71,9 @@ async fn unknown_tokens_do_not_flood_the_api_server() {
     assert!(refused.len() > 100 && refused.len() <= asked && late.len() > 1000, "{asked}");
     assert!(late.iter().all(|it| matches!(it, Err(ReviewError::Late))));
     assert_eq!(verdict(&gate, "reader").await.unwrap(), Verdict::Allowed, "it is remembered");
+    sleep(REFUSED_LIFETIME).await;
+    assert_eq!(verdict(&gate, "other").await.unwrap(), Verdict::Forbidden);
+    assert_eq!(gate.verdicts.lock().len(), 2, "the others are forgotten");
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,9 +44,8 @@ pub(super) fn secret(
 ) -> Option<Redacted<Secret>> {
     let rest = config.rest.as_mut()?;
     let wanted = cluster.flux.rest.as_ref().and_then(|rest| rest.rotation.clone());
-    if let Some(Rest { token_sha256, read_only_token_sha256, rotation, .. }) = present {
-        let (port, tls) = (rest.port, rest.tls);
-        *rest = Rest { port, token_sha256, read_only_token_sha256, rotation, tls };
+    if let Some(present) = present {
+        *rest = Rest { port: rest.port, tls: rest.tls, ..present };
         if rest.rotation == wanted || !may_rotate(rest) {
             return None;
         }

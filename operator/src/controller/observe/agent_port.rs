@@ -1,21 +1,20 @@
 //! Requests to the agent of a pod, at the port where the kubelet asks it whether the pod is ready.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use flux_contract::invocation::READY_PORT;
 use flux_contract::obstacle::{OBSTACLE_PATH, Obstacle};
 use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::HOST;
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::Pod;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Timeout for the connection.
+/// Timeout for the connection, where a response may take longer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a reconcile waits for an answer that is only part of a message.
 const OBSTACLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,8 +33,7 @@ pub(super) async fn obstacle(pod: &Pod) -> Option<Obstacle> {
 }
 
 async fn obstacle_at(address: SocketAddr) -> Option<Obstacle> {
-    let asked = timeout(OBSTACLE_TIMEOUT, ask(address, OBSTACLE_PATH, OBSTACLE_TIMEOUT)).await;
-    let (code, body) = asked.ok()?.ok()?;
+    let (code, body) = ask(address, OBSTACLE_PATH, OBSTACLE_TIMEOUT).await.ok()?;
     (code == StatusCode::OK).then(|| serde_json::from_slice(&body).ok()).flatten()
 }
 
@@ -45,23 +43,15 @@ pub(super) async fn ask(
     path: &str,
     time: Duration,
 ) -> Result<(StatusCode, Bytes)> {
-    let connected = timeout(CONNECTION_TIMEOUT, TcpStream::connect(address)).await;
-    let stream = connected.context("no connection in time")?.context("connect")?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request =
-        Request::get(path).header(HOST, address.to_string()).body(Empty::<Bytes>::new())?;
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(CONNECTION_TIMEOUT));
+    let client = Client::builder(TokioExecutor::new()).build::<_, Empty<Bytes>>(connector);
     let answered = async {
-        let response = sender.send_request(request).await?;
+        let response = client.get(format!("http://{address}{path}").parse()?).await?;
         let code = response.status();
         let body = Limited::new(response.into_body(), RESPONSE_LIMIT).collect().await;
-        let body = body.map_err(|error| anyhow::anyhow!("read the response: {error}"))?;
+        let body = body.map_err(|error| anyhow!("read the response: {error}"))?;
         Ok((code, body.to_bytes()))
-    };
-    let answered = async {
-        tokio::select! {
-            answer = answered => answer,
-            Err(error) = connection => Err(error).context("the connection failed"),
-        }
     };
     timeout(time, answered).await.context("no response in time")?
 }

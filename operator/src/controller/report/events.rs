@@ -26,7 +26,7 @@ fn is_settled(reason: Option<Reason>) -> bool {
     reason.is_some_and(|reason| SETTLED_REASONS.contains(&reason))
 }
 
-fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
+pub(crate) fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
     note.truncate(note.floor_char_boundary(NOTE_LIMIT));
     let (reason, action) = (reason.to_owned(), action.to_owned());
     Event { type_, reason, note: Some(note), action, secondary: None }

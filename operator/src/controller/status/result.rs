@@ -7,6 +7,7 @@ use flux_contract::{ClusterName, TerminationMessage, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use serde_json::json;
 
 /// Most bytes of the termination message of a container that the agent does not start.
 const OUTPUT_LIMIT: usize = 1024;
@@ -82,18 +83,9 @@ pub(super) fn jobid(ended: &Ended) -> Option<String> {
     ended.message.as_ref()?.jobid.clone()
 }
 
-/// The numbers of jobs that the lead's agent has reported.
+/// The numbers of jobs that the lead's agent has reported. They have the same names in the status.
 fn jobs(ended: &Ended) -> Option<JobNumbers> {
-    let jobs = ended.message.as_ref()?.jobs?;
-    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    Some(JobNumbers {
-        successful: number(jobs.successful),
-        failed: number(jobs.failed),
-        canceled: number(jobs.canceled),
-        timed_out: number(jobs.timed_out),
-        unfinished: number(jobs.unfinished),
-        not_run: number(jobs.not_run),
-    })
+    serde_json::from_value(json!(ended.message.as_ref()?.jobs?)).ok()
 }
 
 fn host(runner: &str, pod: &Pod) -> Option<String> {

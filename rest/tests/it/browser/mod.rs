@@ -92,10 +92,8 @@ fn a_job_is_submitted_seen_to_run_and_read() {
     let scene = Scene::open();
     let Scene { browser, instance, .. } = &scene;
     browser.awaits("[text('#name'), data('#state', 'state')]", json!(["hello", "run"]));
-    browser.awaits(
-        "all('#timeline li span').map(it => it.textContent)",
-        json!(["prepare", "hooks", "quorum"]),
-    );
+    let phases = "all('#timeline li span').map(it => it.textContent)";
+    browser.awaits(phases, json!(["prepare", "hooks", "quorum"]));
     let id = scene.submit("echo 'one two'", "2");
     let (_, jobspec) = instance.newest();
     assert_eq!(jobspec["tasks"][0]["command"], json!(["echo", "one two"]));
@@ -112,10 +110,8 @@ fn a_job_is_submitted_seen_to_run_and_read() {
     browser.awaits("data('#what', 'look')", "failed");
     browser.awaits("text('#why')", "failed: exit code 3");
     let row = format!(".row[data-job={}]", f58_plain(id));
-    browser.awaits(
-        &format!("[data('{row}', 'look'), data('{row}', 'state')]"),
-        json!(["failed", "INACTIVE"]),
-    );
+    let row = format!("['look', 'state'].map(it => data('{row}', it))");
+    browser.awaits(&row, json!(["failed", "INACTIVE"]));
     browser.click("#events-tab");
     browser.awaits("text('#events li:last-child b')", "clean");
 }
@@ -198,10 +194,8 @@ fn a_token_that_reads_has_no_form_and_cancels_nothing() {
     browser.click(&format!(".row[data-job={}]", f58_plain(id)));
     browser.awaits("data('#what', 'look')", "running");
     browser.awaits(disabled, json!([true, true]));
-    browser.awaits(
-        "document.querySelector('#new').title.startsWith('This token may only read')",
-        true,
-    );
+    let title = "document.querySelector('#new').title";
+    browser.awaits(&format!("{title}.startsWith('This token may only read')"), true);
     browser.awaits("text('#cores')", "4 of 16");
     assert!(instance.is_running(id));
 }

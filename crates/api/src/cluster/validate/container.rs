@@ -215,7 +215,7 @@ fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<Sidecar
 }
 
 /// Index of the container that runs Flux; `None` if there is not exactly one, which the definition refuses.
-pub(crate) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
+pub fn runner_position(containers: &[crd::Container]) -> Option<usize> {
     let with = |wanted: Option<bool>| -> Vec<usize> {
         let fits = |(index, container): (usize, &crd::Container)| {
             (container.run_flux == wanted).then_some(index)

@@ -41,6 +41,12 @@ impl Defaults {
     }
 }
 
+impl Default for Defaults {
+    fn default() -> Self {
+        Self::new(VIEW_IMAGE.to_owned(), None, Install::default())
+    }
+}
+
 /// Number of hosts from which on the brokers form a tree, and the tree, which is Flux's own default without a
 /// `[bootstrap]` (flux-broker-attributes(7), `tbon.topo`).
 const TREE_FROM: usize = 256;

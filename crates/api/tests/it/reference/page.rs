@@ -109,7 +109,7 @@ fn flow(value: &Value) -> String {
         Value::String(text) if serde_saphyr::from_str(text).is_ok_and(|it: Value| it == *value) => {
             text.clone()
         }
-        _ => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
     }
 }
 
