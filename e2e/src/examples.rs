@@ -3,7 +3,7 @@
 //! An example is a directory below `examples/` with a `README.md`, an `expect.toml` (see the module `expectation`) and a
 //! `minicluster.yaml`, whose MiniCluster has the directory's name. Objects that the MiniCluster needs have file names
 //! with a number; objects that a step applies later are in the directory `later`. So `kubectl apply` of an example's
-//! directory starts it. An example whose image is in no registry has a `Dockerfile`.
+//! directory starts it. An image `NAME-example:1` is in no registry: the `Dockerfile` of the example NAME makes it.
 
 mod expectation;
 pub mod run;
@@ -38,9 +38,10 @@ impl Example {
         Ok(Self { name: name.to_owned(), directory, objects: objects?, steps })
     }
 
-    /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
-    fn has_own_image(&self) -> bool {
-        self.directory.join("Dockerfile").is_file()
+    /// The example whose `Dockerfile` makes its image, which is in no registry.
+    fn maker_of_image(&self) -> Option<&str> {
+        let image = self.objects.last()?["spec"]["containers"][0]["image"].as_str()?;
+        image.strip_suffix("-example:1")
     }
 }
 
@@ -109,6 +110,8 @@ mod tests {
             let hint = "give what has to be there first a number before its name";
             assert_eq!(file, Some(example.directory.join("minicluster.yaml")), "{name}: {hint}");
             assert_eq!(object.unwrap()["metadata"]["name"], name.as_str());
+            let maker = example.maker_of_image().map(|it| example.directory.with_file_name(it));
+            assert!(maker.is_none_or(|it| it.join("Dockerfile").is_file()), "{name}");
             // Each manifest in `later` has a step that applies it, and each such step has a manifest.
             let applied = |step: &Step| {
                 if let Step::Apply(file) = step { Some(example.directory.join(file)) } else { None }

@@ -41,6 +41,8 @@ pub(super) enum Step {
     Run(Vec<String>),
     /// Starts `client.py` of the example, which starts this program in the lead.
     Client(Vec<String>),
+    /// Calls kubectl with these words on this machine.
+    Kubectl(Vec<String>),
     Prints(String),
     Output(String),
     /// All lines of the log.

@@ -7,6 +7,7 @@ use crate::notes;
 use crate::product::images::for_workflows;
 use crate::product::printed;
 use crate::product::view::View;
+use crate::programs;
 use crate::trial::instance::{Instance, wait_for};
 use crate::trial::logs::container_log;
 use crate::trial::{Trial, is_finished, is_true};
@@ -16,6 +17,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::Value;
 use std::path::Path;
+use std::process::Output;
 
 /// Runs the example of that name; keeps the evidence when it fails, else cleans up. Notes an example as not run if it
 /// needs another Flux. With `install`, agent and view come into the pods of its MiniClusters in this way.
@@ -27,7 +29,8 @@ pub fn run(name: &str, install: Option<&str>, environment: &Environment) -> Resu
     }
     if environment.is_own() {
         // Before the trial: the cluster's network does not reach the sources of these images.
-        for_workflows::load(name, &environment.cluster)?;
+        let maker = example.maker_of_image().unwrap_or_default();
+        for_workflows::load(maker, &environment.cluster)?;
     }
     let purpose = format!("example-{name}");
     let mut namespace = String::new();
@@ -53,7 +56,8 @@ pub fn run(name: &str, install: Option<&str>, environment: &Environment) -> Resu
 
 /// Why the example cannot run with this view, on a cluster of ours or another.
 fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<&'static str>> {
-    if example.has_own_image() && !own_cluster {
+    let maker = example.maker_of_image();
+    if maker.is_some() && !own_cluster {
         return Ok(Some("its image, which is in no registry, is made for clusters of ours only"));
     }
     let flux = |step: &Step| if let Step::Flux(flux) = step { Some(*flux) } else { None };
@@ -69,7 +73,7 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     if !is_there {
         return Ok(Some(reason));
     }
-    for_workflows::obstacle(&example.name)
+    for_workflows::obstacle(maker.unwrap_or_default())
 }
 
 /// An example on the cluster, with the pod and the container that its steps are about.
@@ -141,15 +145,8 @@ impl<'run> ExampleRun<'run> {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 self.printed = self.run.exec_in(&pod, self.container(), &words)?;
             }
-            Step::Client(words) => {
-                let words = words.iter().map(String::as_str);
-                let words: Vec<&str> =
-                    ["exec", "-i", self.run.name, "--"].into_iter().chain(words).collect();
-                let plugin = self.trial.plugin(&words)?;
-                let mut client = self.trial.program(Path::new("python3"));
-                client.arg(self.example.directory.join("client.py")).arg(plugin.get_program());
-                self.printed = printed(client.args(plugin.get_args()))?;
-            }
+            Step::Client(words) => self.printed = self.client(words)?,
+            Step::Kubectl(words) => self.printed = self.kubectl(words)?,
             Step::Prints(line) => {
                 let printed = &self.printed;
                 ensure!(has_line(printed, line), "printed was:\n{printed}");
@@ -162,6 +159,27 @@ impl<'run> ExampleRun<'run> {
             }
         }
         Ok(())
+    }
+
+    fn client(&self, words: &[String]) -> Result<String> {
+        let words = words.iter().map(String::as_str);
+        let words: Vec<&str> =
+            ["exec", "-i", self.run.name, "--"].into_iter().chain(words).collect();
+        let plugin = self.trial.plugin(&words)?;
+        let mut client = self.trial.program(Path::new("python3"));
+        client.arg(self.example.directory.join("client.py")).arg(plugin.get_program());
+        printed(client.args(plugin.get_args()))
+    }
+
+    /// What kubectl or the plugin prints on a terminal.
+    fn kubectl(&self, words: &[String]) -> Result<String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut command = match words[..] {
+            ["flux", ref words @ ..] => self.trial.plugin(words)?,
+            _ => self.trial.kubectl_command(&words),
+        };
+        let Output { stdout, stderr, .. } = programs::run(&mut command)?;
+        Ok(String::from_utf8_lossy(&[stderr, stdout].concat()).into_owned())
     }
 
     fn apply(&self, mut object: Value) -> Result<()> {
