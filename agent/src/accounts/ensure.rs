@@ -1,7 +1,7 @@
 //! The account that the broker runs as, in the image's own /etc.
 
 use crate::accounts::passwd::{Databases, FIRST_FREE, LAST_FREE, NewUser, fits_field};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::system::files;
 use crate::system::root::below;
 use flux_contract::Exit;
@@ -38,7 +38,7 @@ pub(crate) fn ensure_user(
     uid: u32,
     home: &Path,
     home_without_entry: &Path,
-) -> Result<Account, Failure> {
+) -> Result<Account> {
     for text in [name, &home.to_string_lossy()] {
         if text.is_empty() || !fits_field(text) {
             return Err(refused(format!(
@@ -90,7 +90,7 @@ fn account(
     Account { name, uid, gid, home, groups, notes }
 }
 
-fn read(root: &Path) -> Result<Databases, Failure> {
+fn read(root: &Path) -> Result<Databases> {
     let text = |name| {
         let path = root.join("etc").join(name);
         match fs::read(&path) {

@@ -3,7 +3,7 @@
 use crate::accounts::passwd::Databases;
 use crate::commands::arguments::PodQuestion;
 use crate::commands::wait;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::system::words::shown;
 use flux_contract::{Exit, Layout};
 use procfs::process::{Process, all_processes};
@@ -55,7 +55,7 @@ struct Row {
     name: String,
 }
 
-pub(crate) fn run(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) fn run(question: &PodQuestion) -> Result<()> {
     let pod = &question.pod;
     // Without this file, users are shown as numbers.
     let passwd = fs::read(pod.root.at("/etc/passwd")).unwrap_or_default();

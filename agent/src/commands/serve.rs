@@ -3,7 +3,7 @@
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::{GoHome, connected};
 use crate::commands::pod::PodContext;
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::plan::submission::has_validator;
 use crate::program::submit::limits;
 use crate::status::file;
@@ -38,7 +38,7 @@ pub(crate) struct Serve {
 }
 
 /// Returns only when it failed.
-pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
+pub(crate) fn run(serve: &Serve) -> Result<()> {
     let pod = PodContext::read(&serve.pod)?;
     // Flux's user may not be allowed to read these files.
     let access = if serve.as_configured {
@@ -83,7 +83,7 @@ struct Access {
 }
 
 /// As `flux.rest` has it. Flux's user may read the mounted files, and sees when they are replaced.
-fn configured(pod: &PodContext, arguments: &PodArguments) -> Result<Access, Failure> {
+fn configured(pod: &PodContext, arguments: &PodArguments) -> Result<Access> {
     let none = || {
         let text =
             "this MiniCluster has no API of its own: set flux.rest, or leave out --as-configured";
@@ -98,7 +98,7 @@ fn configured(pod: &PodContext, arguments: &PodArguments) -> Result<Access, Fail
 }
 
 /// `flux-rest`, which lies beside this program.
-fn program() -> Result<PathBuf, Failure> {
+fn program() -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::because(Exit::Internal, "find out where this program lies", &error)
     })?;
@@ -114,7 +114,7 @@ fn program() -> Result<PathBuf, Failure> {
 }
 
 /// The token in the file at `path`: its first line.
-fn token(path: &Path) -> Result<String, Failure> {
+fn token(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path).map_err(failed("read the token in", path))?;
     let token = text.lines().next().unwrap_or_default().trim();
     let refused = |what: &str| {

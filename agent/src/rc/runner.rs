@@ -1,7 +1,7 @@
 //! `flux-agent rc`: runs the tasks of rc1 or rc3, each as soon as the tasks before it have ended.
 
 use crate::accounts::become_user::exec;
-use crate::failure::{Failure, NO};
+use crate::failure::{Failure, NO, Result};
 use crate::flux::client::CLEANUP;
 use crate::plan::variables::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
@@ -63,7 +63,7 @@ pub(crate) struct Rc {
 }
 
 /// Runs the tasks of a stage. If they may differ from those of Flux, this process becomes Flux's own program instead.
-pub(crate) async fn run(rc: &Rc) -> Result<(), Failure> {
+pub(crate) async fn run(rc: &Rc) -> Result<()> {
     let broker = broker::from_environment()?;
     let prefix = Prefix::new(rc.prefix.clone(), Root::new("/"));
     let flux = prefix.flux();

@@ -35,8 +35,7 @@ pub struct StatusReport {
     /// True when this rank's broker is part of the instance.
     #[serde(default)]
     pub online: bool,
-    /// True when the pod is ready: a worker when it is online, the lead at quorum. It stays so while
-    /// the broker ends.
+    /// True when the pod is ready: a worker when it is online, the lead at quorum. It stays so while the broker ends.
     #[serde(default)]
     pub ready: bool,
     /// True when the run is over, so that nothing of this will change any more.

@@ -1,7 +1,7 @@
 //! Waiting for the lead with simulated probes, look-ups and time.
 
 use super::*;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::lead::probe::Stage;
 use flux_contract::obstacle::Obstacle;
 
@@ -28,7 +28,7 @@ fn unknown() -> Result<Vec<IpAddr>, String> {
 }
 
 struct Waited {
-    result: Result<LeadFound, Failure>,
+    result: Result<LeadFound>,
     reports: Vec<String>,
     causes: Vec<ObstacleCause>,
     probed: Vec<Duration>,

@@ -438,8 +438,7 @@ impl Ended {
     }
 }
 
-/// Says that the test that calls this ends here, and `why`: past the capture of the test runner, which
-/// would hide it.
+/// Says that the test that calls this ends here, and `why`: past the capture of the test runner, which would hide it.
 pub fn skip(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(std::io::stderr(), "{test}: skipped: {}", why.trim());
