@@ -191,9 +191,8 @@ mod tests {
         assert_eq!((home.uid(), home.gid(), home.mode() & 0o777), (1000, 1000, 0o700));
         let passwd = fs::metadata(root.path().join("etc/passwd")).unwrap();
         assert_eq!((passwd.mode() & 0o777, passwd.ino()), (0o664, inode), "the file itself stays");
-        assert!(
-            content(root.path(), "passwd").ends_with("\nflux:*:1000:1000::/home/flux:/bin/sh\n")
-        );
+        let added = "\nflux:*:1000:1000::/home/flux:/bin/sh\n";
+        assert!(content(root.path(), "passwd").ends_with(added));
 
         let again = flux_user(&root);
         assert_eq!(again, account);

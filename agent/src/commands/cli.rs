@@ -269,10 +269,8 @@ fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
         .enable_all()
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build();
-    let runtime = runtime.map_err(|error| {
-        let message = format!("start the runtime: {error}");
-        Failure::new(Exit::Internal, message)
-    })?;
+    let failed = |error| Failure::because(Exit::Internal, "start the runtime", &error);
+    let runtime = runtime.map_err(failed)?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();
     done

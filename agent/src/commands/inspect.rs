@@ -31,10 +31,8 @@ pub(crate) fn resources(question: &PodQuestion) -> Result<()> {
 pub(crate) fn write_environment(file: &Path) -> Result<()> {
     let written = Report::of_this_process()
         .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
-    written.map_err(|error| {
-        let message = format!("write the environment to {}: {error}", file.display());
-        Failure::new(Exit::Prepare, message)
-    })
+    let doing = format!("write the environment to {}", file.display());
+    written.map_err(|error| Failure::because(Exit::Prepare, doing, &error))
 }
 
 pub(crate) fn environment(question: &PodQuestion) -> Result<()> {

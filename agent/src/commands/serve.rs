@@ -66,11 +66,8 @@ pub(crate) fn run(serve: &Serve) -> Result<()> {
         until_input_ends: serve.until_input_ends,
     };
     let instance = serde_json::to_string(&instance).map_err(|error| {
-        Failure::because(
-            Exit::Internal,
-            format!("write the arguments of {}", Layout::REST_NAME),
-            &error,
-        )
+        let doing = format!("write the arguments of {}", Layout::REST_NAME);
+        Failure::because(Exit::Internal, doing, &error)
     })?;
     client.become_program(program.as_os_str(), &[instance.into()], GoHome::IfUseless)
 }

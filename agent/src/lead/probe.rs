@@ -69,12 +69,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// True when a server is there that will not let this certificate in. Waiting rarely helps;
-    /// the pod of a cluster that is being replaced may answer so for a moment, though.
-    pub const fn is_certificate_problem(&self) -> bool {
-        matches!(self, Self::WrongKey | Self::Refused(_))
-    }
-
     /// The kind of obstacle that it is, unless it is none.
     pub(crate) const fn cause(&self) -> ObstacleCause {
         match self {

@@ -92,13 +92,7 @@ async fn run_all(runner: Arc<TaskRunner>, order: Order) -> bool {
     let mut running = JoinSet::new();
     let mut succeeded = true;
     loop {
-        let ready: Vec<String> = waiting
-            .iter()
-            .filter(|(_, before)| before.is_empty())
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in ready {
-            waiting.remove(&name);
+        for (name, _) in waiting.extract_if(.., |_, before| before.is_empty()) {
             let runner = runner.clone();
             running.spawn(async move {
                 let ended = runner.run_task(&name).await;
@@ -204,8 +198,7 @@ impl TaskRunner {
 
     /// Sends a request over a connection of its own, as several tasks run at once.
     async fn ask(&self, topic: &str, payload: Option<&Value>) -> Result<(), SocketError> {
-        let _: Value = self.broker.ask(topic, NODE_ANY, payload).await?;
-        Ok(())
+        self.broker.ask(topic, NODE_ANY, payload).await.map(|_: Value| ())
     }
 
     fn attribute(&self, name: &str) -> Option<&str> {
@@ -315,9 +308,8 @@ impl TaskRunner {
             }
             print_line(&format!("running {}", script.display()));
             let mut command = Command::new(&script);
-            if let Err(why) =
-                run_to_end(&script, command.env(USES_MODPROBE.0, USES_MODPROBE.1)).await
-            {
+            command.env(USES_MODPROBE.0, USES_MODPROBE.1);
+            if let Err(why) = run_to_end(&script, &mut command).await {
                 print_stderr(&why);
                 succeeded = false;
             }

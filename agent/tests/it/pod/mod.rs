@@ -250,10 +250,6 @@ impl Pod {
                     let newest: Vec<_> = history.lines().rev().collect();
                     Ok(format!("{{\"jobs\":[{}]}}", newest.join(",")))
                 }
-                "job-manager.kill" => {
-                    fs::write(pod.join("signalled"), payload).map_err(|_| NO_SERVICE)?;
-                    Ok(String::new())
-                }
                 "job-info.lookup" => {
                     let is_execution = payload.contains("guest.exec.eventlog");
                     let file = pod.join(if is_execution { "execution" } else { "events" });
@@ -263,8 +259,9 @@ impl Pod {
                     let key = if is_execution { "guest.exec.eventlog" } else { "eventlog" };
                     Ok(serde_json::json!({ key: log }).to_string())
                 }
-                "runat.push" => {
-                    fs::write(pod.join("cleanup"), payload).map_err(|_| NO_SERVICE)?;
+                "job-manager.kill" | "runat.push" => {
+                    let file = if topic == "runat.push" { "cleanup" } else { "signalled" };
+                    fs::write(pod.join(file), payload).map_err(|_| NO_SERVICE)?;
                     Ok(String::new())
                 }
                 "job-list.job-stats" => {
@@ -425,6 +422,11 @@ impl Ended {
     pub fn with_code(self, code: impl Into<i32>) -> Self {
         assert_eq!(self.code, code.into(), "{}\n{}", self.output, self.log);
         self
+    }
+
+    /// The output as JSON; `null` where it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.output).unwrap_or_default()
     }
 
     pub fn with_output(self, output: &str) -> Self {

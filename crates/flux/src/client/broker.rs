@@ -41,8 +41,7 @@ impl BrokerAddress {
     /// `src/broker/runat.c`).
     pub async fn push_cleanup(&self, commands: &[&str]) -> Result<()> {
         let pushed = json!({ "name": "cleanup", "commands": commands });
-        let _: Value = self.ask("runat.push", NODE_ANY, Some(&pushed)).await?;
-        Ok(())
+        self.ask("runat.push", NODE_ANY, Some(&pushed)).await.map(|_: Value| ())
     }
 }
 
@@ -59,14 +58,13 @@ impl BrokerSocket {
 
     /// Waits for the next change. The new state is not returned, as its number differs between releases of Flux.
     pub async fn state_change(&mut self) -> Result<()> {
-        let _: Value = self.receive(STATE_CHANGES).await?;
-        Ok(())
+        self.receive(STATE_CHANGES).await.map(|_: Value| ())
     }
 
     /// Ends the instance, as `flux shutdown --background` does (flux-core, `src/broker/shutdown.c`).
     pub async fn shut_down(&mut self) -> Result<()> {
-        let _: Value = self.ask_lead("shutdown.start", &json!({ "loglevel": LOG_INFO })).await?;
-        Ok(())
+        let level = json!({ "loglevel": LOG_INFO });
+        self.ask_lead("shutdown.start", &level).await.map(|_: Value| ())
     }
 
     /// The attribute `name` of the broker `node` (flux-broker-attributes(7)), if it is set.

@@ -71,15 +71,13 @@ pub async fn cancel(socket: &mut BrokerSocket, id: u64, reason: Option<&str>) ->
     if let Some(reason) = reason {
         asked["note"] = reason.into();
     }
-    let _: Value = socket.ask_lead("job-manager.raise", &asked).await?;
-    Ok(())
+    socket.ask_lead("job-manager.raise", &asked).await.map(|_: Value| ())
 }
 
 /// Sends the signal to the processes of the job `id`, which has to run.
 pub async fn signal(broker: &BrokerAddress, id: u64, signal: i32) -> Result<()> {
     let asked = json!({ "id": id, "signum": signal });
-    let _: Value = broker.ask("job-manager.kill", LEAD, Some(&asked)).await?;
-    Ok(())
+    broker.ask("job-manager.kill", LEAD, Some(&asked)).await.map(|_: Value| ())
 }
 
 /// Starts all named queues (flux-config-queues(5)) and gives their names. Flux leaves them stopped until somebody starts
