@@ -320,7 +320,7 @@ async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage> {
 async fn check_broker_program(run: &mut Run, flux: &str) -> Result<()> {
     let argv = [flux, "broker", "--help"].map(str::to_owned);
     let mut command = run.session.broker_command(&argv);
-    let output = run.children.output(&mut command, None);
+    let output = run.children.output(&mut command);
     let output = run.signals.unless_stopped(output).await?;
     let output = output.map_err(|error| {
         Failure::because(Exit::View, format!("start {:?}", shown(&argv[..1])), &error)

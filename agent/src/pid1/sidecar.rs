@@ -17,7 +17,7 @@ use crate::system::root::Root;
 use flux_contract::{AgentConfig, Exit, Install, SidecarConfig, TerminationMessage};
 use flux_protocol::client::{BrokerAddress, SocketError};
 use nix::sys::signal::Signal;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -139,10 +139,8 @@ async fn run_command(
     let script = private_script(directory, "command", command)?;
     let mut started = run.session.command(&with_shell(&shell, &script));
     run.check_working_directory(Duration::ZERO).await?;
-    let mut running = run
-        .children
-        .spawn(&mut started)
-        .map_err(|error| strict_failure("command", &not_started(&shell, &error)))?;
+    let failed = |error: io::Error| strict_failure("command", &not_started(&shell, &error));
+    let mut running = run.children.spawn(&mut started).map_err(failed)?;
     let timeouts = run.grace.of_main_process();
     let end = tokio::select! {
         // The failure of a command counts also when the runner ends at the same time.

@@ -288,9 +288,9 @@ impl Plan {
 
     /// The content of the file at `path`, if a step writes it.
     pub(crate) fn file(&self, path: &Path) -> Option<&str> {
-        self.steps.iter().find_map(|step| match step {
-            Step::WriteFile(file) if file.path == path => Some(file.content.as_str()),
-            _ => None,
+        self.steps.iter().find_map(|step| {
+            let Step::WriteFile(file) = step else { return None };
+            (file.path == path).then_some(file.content.as_str())
         })
     }
 }

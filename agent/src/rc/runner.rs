@@ -1,7 +1,7 @@
 //! `flux-agent rc`: runs the tasks of rc1 or rc3, each as soon as the tasks before it have ended.
 
 use crate::accounts::become_user::exec;
-use crate::failure::{Failure, NO, Result};
+use crate::failure::{NO, Result, ended_with};
 use crate::flux::client::CLEANUP;
 use crate::plan::variables::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
@@ -79,10 +79,7 @@ pub(crate) async fn run(rc: &Rc) -> Result<()> {
         print_line(&json!(order).to_string());
         return Ok(());
     }
-    if run_all(Arc::new(runner), order).await {
-        return Ok(());
-    }
-    Err(Failure::with_code(NO, ""))
+    ended_with(if run_all(Arc::new(runner), order).await { 0 } else { NO })
 }
 
 /// Runs each task as soon as the tasks before it have ended, and returns whether all succeeded. After a failure no task is

@@ -16,6 +16,7 @@ use flux_contract::{
 use flux_protocol::{CurveCertificate, Hostlist};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -194,15 +195,16 @@ impl Pod {
     }
 
     pub fn agent(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.layout().agent());
+        let mut command = self.program(self.layout().agent(), std::env::var_os("PATH").unwrap());
+        command.args(arguments).env("HOME", self.at("work"));
         command
-            .args(arguments)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.at("work"))
-            .env("POD", self.directory.path())
-            .current_dir(self.at("work"))
-            .stdin(Stdio::null());
+    }
+
+    /// `program` in the working directory of this pod, with the variables `PATH` and `POD` alone.
+    fn program(&self, program: impl AsRef<OsStr>, path: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", path).env("POD", self.directory.path());
+        command.current_dir(self.at("work")).stdin(Stdio::null());
         command
     }
 
@@ -313,7 +315,7 @@ impl Pod {
 
     /// `program` as somebody starts it who has entered this pod: with the client beside the agent, and a
     /// configuration whose only host is this machine.
-    pub fn entered(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn entered(&self, program: impl AsRef<OsStr>) -> Command {
         let client = self.layout().client();
         if !fs::exists(&client).unwrap() {
             symlink(self.layout().agent(), client).unwrap();
@@ -322,14 +324,8 @@ impl Pod {
         let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
         config.network.bootstrap = Bootstrap::Root { hosts: Hostlist::parse(&own).unwrap() };
         self.write_config(&config);
-        let mut command = Command::new(program);
-        command
-            .env_clear()
-            .env("FLUX_AGENT_CONFIG", self.at("flux_operator/config/agent.toml"))
-            .env("PATH", "/usr/bin:/bin")
-            .env("POD", self.at(""))
-            .current_dir(self.at("work"))
-            .stdin(Stdio::null());
+        let mut command = self.program(program, "/usr/bin:/bin");
+        command.env("FLUX_AGENT_CONFIG", self.at("flux_operator/config/agent.toml"));
         command
     }
 
