@@ -62,10 +62,10 @@ async fn policies_hold(trial: &Trial) -> Result<()> {
 #[test]
 #[ignore = "needs root"]
 fn policies_let_through_what_is_needed_and_nothing_else() {
-    on_a_cluster(&options("policies", Network::default()), |environment| {
+    on_a_cluster(&options("policy", Network::default()), |environment| {
         let program = go_programs("network-policies", &Cache::locate()?)?.join("network-policies");
         let mut enforcer = environment.cluster.program(&program).spawn()?;
-        let held = case(environment, "policies", policies_hold);
+        let held = case(environment, "policy", policies_hold);
         enforcer.kill()?;
         enforcer.wait()?;
         held
