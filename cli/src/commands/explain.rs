@@ -2,16 +2,11 @@
 
 mod evidence;
 
+use crate::prelude::*;
 use crate::commands::status::state_condition;
-use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NameArgument};
-use crate::output::{FormatArgument, bold, coloured, print};
-use anyhow::Result;
-use clap::Args;
+use crate::output::{bold, coloured};
 use evidence::Evidence;
-use flux_api::crd::{MiniCluster, State};
 use flux_api::remedies;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 

@@ -1,18 +1,10 @@
 //! `scale`, `suspend` and `resume`: the number of pods, `spec.suspend`, and the annotation that resumes an idle MiniCluster.
 
+use crate::prelude::*;
 use super::status::summary;
 use super::wait::{Goal, end};
-use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NamesArgument, objects};
-use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result, bail};
-use clap::Args;
-use flux_api::crd::{MiniCluster, State};
 use flux_contract::labels::RESUME;
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Scale {

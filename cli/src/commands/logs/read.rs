@@ -1,15 +1,12 @@
 //! Reads the logs of several pods and merges them by the times of their lines, or follows them.
 
+use crate::prelude::*;
 use crate::commands::status::summary;
 use crate::commands::wait::{Goal, end};
 use crate::error::reason;
 use crate::log_stream::{self, Ending, over_pods};
-use crate::minicluster::{MiniClusterRef, has_log};
-use crate::output::print_stderr;
-use anyhow::{Result, ensure};
-use flux_api::crd::MiniCluster;
+use crate::minicluster::has_log;
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,22 +1,17 @@
 //! Follows a run from its creation to its end.
 
+use crate::prelude::*;
 use crate::commands::status::{state_condition, summary};
 use crate::error::line;
 use crate::log_stream::{self, Ending, over_pods};
-use crate::minicluster::{MiniClusterRef, has_log};
-use crate::output::print_stderr;
-use anyhow::{Context as _, Result, ensure};
-use flux_api::crd::{MiniCluster, State};
+use crate::minicluster::has_log;
 use indicatif::{ProgressBar, ProgressFinish};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 use kube::api::LogParams;
 use std::cell::RefCell;
 use std::future::ready;
 use std::io::{ErrorKind, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
