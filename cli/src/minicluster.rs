@@ -14,10 +14,11 @@ use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, ApiResource, DeleteParams, ListParams};
+use kube::api::{Api, ApiResource, DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::pin::pin;
@@ -134,6 +135,14 @@ impl MiniClusterRef {
         let found = objects(&self.connection, false).get_opt(&self.name).await;
         let found = found.with_context(|| format!("read the MiniCluster {}", self.name))?;
         found.ok_or_else(|| self.absent())
+    }
+
+    /// Merges `patch` into the MiniCluster; `change` describes that in errors.
+    pub(crate) async fn merge(&self, patch: Value, change: &str) -> Result<()> {
+        self.object().await?;
+        let api = objects(&self.connection, false);
+        let patched = api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map(drop).with_context(|| change.to_owned())
     }
 
     /// Asks the API server to delete the MiniCluster, which exists until its pods are gone. Returns its uid; `None` if

@@ -1,7 +1,7 @@
 //! `completion`: the script with which a shell completes `kubectl-flux`, and the program with which kubectl does.
 
-use crate::prelude::*;
 use crate::completer::KUBECTL_NAME;
+use crate::prelude::*;
 use clap::builder::PossibleValuesParser;
 use clap_complete::env::Shells;
 use std::path::PathBuf;

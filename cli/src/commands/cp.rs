@@ -1,8 +1,8 @@
 //! `cp`: copies files to or from a rank. The agent in the pod packs and unpacks them as Flux's user.
 
-use crate::prelude::*;
 use crate::exec::{self, failure};
 use crate::minicluster::name;
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
 use flux_transfer::{Copied, Destination, TransferError, pack, unpack};
 use futures::FutureExt as _;

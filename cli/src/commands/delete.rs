@@ -1,14 +1,14 @@
 //! `delete`: deletes MiniClusters with all objects that they own.
 
-use crate::prelude::*;
 use super::validate::checker;
 use crate::completion::names;
 use crate::duration::duration;
 use crate::minicluster::{each, name, targets};
 use crate::output::DryRun;
+use crate::prelude::*;
 use anyhow::anyhow;
-use clap::builder::NonEmptyStringValueParser;
 use clap::ValueHint;
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

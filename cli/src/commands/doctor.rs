@@ -1,11 +1,11 @@
 //! `doctor`: runs the checks of the agents in all ranks.
 
-use crate::prelude::*;
 use crate::error::line;
 use crate::exec;
 use crate::exit::FAILED;
 use crate::minicluster::{is_running, layout};
 use crate::output::{paint, table};
+use crate::prelude::*;
 use crate::rank_pod::over_ranks;
 use anstyle::AnsiColor;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,12 @@
 //! `exec`, `shell` and `flux`: run a command in one rank or in all, as Flux's user.
 
-use crate::prelude::*;
 use super::logs::label;
 use crate::error;
 use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
 use crate::minicluster::{is_running, layout};
 use crate::output::reader_gone;
+use crate::prelude::*;
 use crate::rank_pod::{RankPod, over_ranks};
 use std::io::{IsTerminal as _, stdin};
 

@@ -2,9 +2,9 @@
 
 mod evidence;
 
-use crate::prelude::*;
 use crate::commands::status::state_condition;
 use crate::output::{bold, coloured};
+use crate::prelude::*;
 use evidence::Evidence;
 use flux_api::remedies;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

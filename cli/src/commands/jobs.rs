@@ -1,7 +1,7 @@
 //! `jobs` and `cancel`: list and cancel Flux jobs.
 
-use crate::prelude::*;
 use crate::output::{duration, or_dash, paint, table};
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use flux_contract::instance::JobReport;

@@ -1,11 +1,11 @@
 //! `list`: lists the MiniClusters of one namespace or of all.
 
-use crate::prelude::*;
 use crate::completion::names;
 use crate::error::print_error;
 use crate::minicluster::{name, targets};
 use crate::object_format::{ObjectFormat, Path};
 use crate::output::{age, coloured, or_dash, reader_gone, table};
+use crate::prelude::*;
 use clap_complete::engine::ArgValueCompleter;
 use flux_api::cluster::QUEUE_LABEL;
 use futures::StreamExt as _;

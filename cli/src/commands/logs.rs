@@ -2,11 +2,11 @@
 
 mod read;
 
-use crate::prelude::*;
 use super::status::summary;
 use crate::duration::seconds;
 use crate::minicluster::{rank, runner};
 use crate::output::{paint, print_line, reader_gone};
+use crate::prelude::*;
 use anstyle::AnsiColor::{self, Blue, BrightBlack, Cyan, Green, Magenta, Yellow};
 use clap::ValueEnum;
 use kube::api::LogParams;

@@ -2,11 +2,11 @@
 
 mod redact;
 
-use crate::prelude::*;
 use super::version::LABELS as OPERATOR;
 use crate::exec;
 use crate::log_stream;
 use crate::minicluster::{is_of_pod, layout};
+use crate::prelude::*;
 use flate2::{Compression, write::GzEncoder};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME, MANAGED_BY, MANAGED_BY_VALUE, NAME};
 use futures::future::{BoxFuture, join_all};

@@ -1,7 +1,7 @@
 //! `resources`: lists the cores and GPUs of each rank, and how many are allocated to jobs.
 
-use crate::prelude::*;
 use crate::output::{paint, table};
+use crate::prelude::*;
 use anstyle::AnsiColor;
 use flux_protocol::RankStatus;
 use std::slice;

@@ -1,10 +1,10 @@
 //! `resubmit`: creates a new MiniCluster with the specification of another, or runs the same one again.
 
-use crate::prelude::*;
 use crate::minicluster::new_name;
+use crate::prelude::*;
 use crate::random_name::random_name;
 use flux_contract::labels::RESUME;
-use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
 
 #[derive(Debug, Args)]
 pub(crate) struct Resubmit {
@@ -51,12 +51,9 @@ impl Resubmit {
 }
 
 async fn run_again(target: &MiniClusterRef) -> Result<()> {
-    target.object().await?;
     let run_id = random_name("run", &mut getrandom::u32)?;
-    let api = objects(&target.connection, false);
-    let patch = Patch::Merge(json!({ "spec": { "runId": run_id } }));
-    let patched = api.patch(&target.name, &PatchParams::default(), &patch).await;
-    patched.with_context(|| format!("change spec.runId of {} to {run_id}", target.name))?;
+    let change = format!("change spec.runId of {} to {run_id}", target.name);
+    target.merge(json!({ "spec": { "runId": run_id } }), &change).await?;
     print(&target.full_name());
     Ok(())
 }

@@ -4,13 +4,13 @@ mod follow;
 mod options;
 mod specification;
 
-use crate::prelude::*;
 use crate::commands::explain::explanation;
 use crate::commands::status::summary;
 use crate::error::{line, misuse};
 use crate::exec;
 use crate::minicluster::layout;
 use crate::output::DryRun;
+use crate::prelude::*;
 use crate::retry::{is_of_connection, is_refusal, repeated};
 use crate::signals::{Guarded, Signals, guarded};
 use anyhow::anyhow;

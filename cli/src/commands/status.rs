@@ -2,11 +2,11 @@
 
 mod runs;
 
-use crate::prelude::*;
 use crate::error::misuse;
 use crate::minicluster::{runner, targets};
 use crate::object_format::ObjectFormat;
 use crate::output::{age, bold, cells, coloured, or_dash, paint, table};
+use crate::prelude::*;
 use crate::retry::is_of_connection;
 use anstyle::AnsiColor;
 use anyhow::anyhow;

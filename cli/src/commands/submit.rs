@@ -1,9 +1,9 @@
 //! `submit` and `attach`: submit a job to a running instance, and follow its output.
 
-use crate::prelude::*;
 use super::suspend::resume_idle;
 use crate::exec::{self, Streams};
 use crate::exit::INTERRUPTED;
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
 use crate::retry::repeated;
 

@@ -1,8 +1,8 @@
 //! `scale`, `suspend` and `resume`: the number of pods, `spec.suspend`, and the annotation that resumes an idle MiniCluster.
 
-use crate::prelude::*;
 use super::status::summary;
 use super::wait::{Goal, end};
+use crate::prelude::*;
 use flux_contract::labels::RESUME;
 use kube::api::{Patch, PatchParams};
 
@@ -51,10 +51,7 @@ pub(crate) async fn resume(connection: &Connection, names: &NamesArgument) -> Ex
 }
 
 async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {
-    target.object().await?;
-    let api = objects(&target.connection, false);
-    let patched = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).with_context(|| format!("change spec.suspend of {}", target.name))
+    target.merge(patch, &format!("change spec.suspend of {}", target.name)).await
 }
 
 fn resumption() -> Value {

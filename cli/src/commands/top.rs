@@ -3,9 +3,9 @@
 mod draw;
 mod state;
 
-use crate::prelude::*;
 use super::jobs::cancel;
 use crate::error::line;
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
 use crossterm::event::{Event, EventStream};
 use flux_contract::instance::InstanceReport;

@@ -3,9 +3,9 @@
 //! While this command runs, the lead's agent serves the page on the loopback of its pod, to anyone who has the token
 //! that it has made. To reach it, a user needs the rights to exec and port-forward.
 
-use crate::prelude::*;
 use crate::error::line;
 use crate::exec;
+use crate::prelude::*;
 use kube::api::AttachParams;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};

@@ -2,8 +2,8 @@
 
 mod server;
 
-use crate::prelude::*;
 use crate::error::print_error;
+use crate::prelude::*;
 use clap::ValueHint;
 use flux_api::cluster::validate::Defaults;
 use flux_api::crd::Install;

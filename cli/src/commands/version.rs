@@ -1,7 +1,7 @@
 //! `version`: the versions of this plugin and of the operator, and whether they fit.
 
-use crate::prelude::*;
 use crate::error;
+use crate::prelude::*;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! `wait`: waits until a MiniCluster is ready or has ended.
 
-use crate::prelude::*;
 use crate::commands::status::summary;
 use crate::duration::duration;
+use crate::prelude::*;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use flux_api::crd::MiniClusterStatus;
 use tokio::time::timeout;

@@ -1,11 +1,11 @@
 //! Gathers from the cluster what explains the state of a MiniCluster.
 
-use crate::prelude::*;
 use crate::commands::logs::is_of_flux;
 use crate::error;
 use crate::log_stream::whole;
 use crate::minicluster::{is_of_pod, layout, rank, runner, runner_state};
 use crate::output::age;
+use crate::prelude::*;
 use crate::rank_pod::agent_report;
 use flux_api::crd::MiniClusterStatus;
 use flux_contract::TerminationMessage;

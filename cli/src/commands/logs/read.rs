@@ -1,11 +1,11 @@
 //! Reads the logs of several pods and merges them by the times of their lines, or follows them.
 
-use crate::prelude::*;
 use crate::commands::status::summary;
 use crate::commands::wait::{Goal, end};
 use crate::error::reason;
 use crate::log_stream::{self, Ending, over_pods};
 use crate::minicluster::has_log;
+use crate::prelude::*;
 use futures::future::join_all;
 use kube::api::LogParams;
 use std::cmp::Reverse;

@@ -1,10 +1,10 @@
 //! Follows a run from its creation to its end.
 
-use crate::prelude::*;
 use crate::commands::status::{state_condition, summary};
 use crate::error::line;
 use crate::log_stream::{self, Ending, over_pods};
 use crate::minicluster::has_log;
+use crate::prelude::*;
 use indicatif::{ProgressBar, ProgressFinish};
 use kube::api::LogParams;
 use std::cell::RefCell;

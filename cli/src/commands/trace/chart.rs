@@ -1,7 +1,7 @@
 //! The chart as a value: the stages of each rank's pod, in milliseconds from the creation of the MiniCluster.
 
-use crate::prelude::*;
 use crate::minicluster::runner_state;
+use crate::prelude::*;
 use flux_contract::{Phase, TerminationMessage};
 use k8s_openapi::api::core::v1::ContainerState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,7 +1,7 @@
 //! `validate --dry-run=server`: lets the API server check the objects of a MiniCluster with a dry run.
 
-use crate::prelude::*;
 use crate::commands::render::objects_of;
+use crate::prelude::*;
 use flux_api::cluster::validate::Defaults;
 use flux_api::crd::Install;
 use flux_api::images::{AGENT_IMAGE, VIEW_IMAGE};
