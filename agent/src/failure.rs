@@ -9,6 +9,9 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
+/// The result of what may end with a [`Failure`].
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// Code of the answer "no".
 pub(crate) const NO: u8 = 1;
 
@@ -43,7 +46,7 @@ impl From<Stop> for Failure {
 }
 
 /// The end of a program that has reported its errors itself.
-pub(crate) fn ended_with(code: u8) -> Result<(), Failure> {
+pub(crate) fn ended_with(code: u8) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Failure::with_code(code, "")) }
 }
 

@@ -18,6 +18,7 @@ mod log_stream;
 mod minicluster;
 mod object_format;
 mod output;
+mod prelude;
 mod random_name;
 mod rank_pod;
 mod retry;

@@ -2,7 +2,7 @@
 //! in the parent would need `unsafe`.
 
 use crate::accounts::capabilities::lacking;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::process::exit_status::start_failure_code;
 use crate::system::output::chain;
 use crate::system::subcommand::{EXEC, call};
@@ -55,7 +55,7 @@ impl Target {
 const NEEDED: [Capability; 3] =
     [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL];
 /// Fails if root cannot run and end processes as user `uid`.
-pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
+pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<()> {
     let lacking = lacking(&NEEDED);
     if lacking.is_empty() {
         return Ok(());
@@ -68,21 +68,21 @@ pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
 }
 
 /// Becomes `target`, if there is one, and then the program of `argv`. Returns only after a failure.
-pub(crate) fn exec(target: Option<&Target>, argv: &[String]) -> Result<(), Failure> {
+pub(crate) fn exec(target: Option<&Target>, argv: &[String]) -> Result<()> {
     target.map_or(Ok(()), change_user)?;
     let program = argv.first().map(String::as_str).unwrap_or_default();
     become_command(Command::new(program).args(argv.iter().skip(1)))
 }
 
 /// Becomes `command` as the current user. Returns only after a failure.
-pub(crate) fn become_command(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn become_command(command: &mut Command) -> Result<()> {
     let error = command.exec();
     let message = format!("start {:?}: {error}", command.get_program().to_string_lossy());
     Err(Failure::with_code(start_failure_code(&error), message))
 }
 
 /// Becomes `target`. The groups come first, because only root may change them.
-pub(crate) fn change_user(target: &Target) -> Result<(), Failure> {
+pub(crate) fn change_user(target: &Target) -> Result<()> {
     let Target { uid, gid, groups, capabilities } = target;
     let failed = |message| Failure::new(Exit::Prepare, message);
     let denied = |errno: nix::Error| {

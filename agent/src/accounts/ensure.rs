@@ -1,7 +1,7 @@
 //! The account that the broker runs as, in the image's own /etc.
 
 use crate::accounts::passwd::{Databases, FIRST_FREE, LAST_FREE, NewUser, fits_field};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::system::files;
 use crate::system::root::below;
 use flux_contract::Exit;
@@ -38,7 +38,7 @@ pub(crate) fn ensure_user(
     uid: u32,
     home: &Path,
     home_without_entry: &Path,
-) -> Result<Account, Failure> {
+) -> Result<Account> {
     for text in [name, &home.to_string_lossy()] {
         if text.is_empty() || !fits_field(text) {
             return Err(refused(format!(
@@ -90,7 +90,7 @@ fn account(
     Account { name, uid, gid, home, groups, notes }
 }
 
-fn read(root: &Path) -> Result<Databases, Failure> {
+fn read(root: &Path) -> Result<Databases> {
     let text = |name| {
         let path = root.join("etc").join(name);
         match fs::read(&path) {
@@ -191,9 +191,8 @@ mod tests {
         assert_eq!((home.uid(), home.gid(), home.mode() & 0o777), (1000, 1000, 0o700));
         let passwd = fs::metadata(root.path().join("etc/passwd")).unwrap();
         assert_eq!((passwd.mode() & 0o777, passwd.ino()), (0o664, inode), "the file itself stays");
-        assert!(
-            content(root.path(), "passwd").ends_with("\nflux:*:1000:1000::/home/flux:/bin/sh\n")
-        );
+        let added = "\nflux:*:1000:1000::/home/flux:/bin/sh\n";
+        assert!(content(root.path(), "passwd").ends_with(added));
 
         let again = flux_user(&root);
         assert_eq!(again, account);

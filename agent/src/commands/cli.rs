@@ -6,7 +6,7 @@ use super::{
 };
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
-use crate::failure::{Failure, ended_with};
+use crate::failure::{Failure, Result, ended_with};
 use crate::pid1::run::{self, RunRequest};
 use crate::process::panic_hook;
 use crate::program::{batch, diagnose, mpi, submit};
@@ -216,7 +216,7 @@ fn explain(error: &clap::Error) -> Failure {
     Failure::with_code(if is_help { 0 } else { Exit::Usage.code() }, "")
 }
 
-fn dispatch(command: Command) -> Result<(), Failure> {
+fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Install { directory } => install::agent(&directory),
         Command::View(ViewCommand::Install { request, agent }) => install::view(request, agent),
@@ -264,15 +264,13 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 const THREAD_KEEP_ALIVE: Duration = Duration::from_hours(24 * 365);
 
 /// Runs `work` on this thread. Does not wait for threads that are blocked at the end.
-fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build();
-    let runtime = runtime.map_err(|error| {
-        let message = format!("start the runtime: {error}");
-        Failure::new(Exit::Internal, message)
-    })?;
+    let failed = |error| Failure::because(Exit::Internal, "start the runtime", &error);
+    let runtime = runtime.map_err(failed)?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();
     done

@@ -5,7 +5,7 @@
 use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
 use crate::commands::pod::{PodContext, own_layout};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::flux::idle::begin_session;
 use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::variables::chosen_shell;
@@ -37,7 +37,7 @@ pub(crate) enum GoHome {
 }
 
 /// Becomes the program of `argv`, or a shell. Returns only after a failure.
-pub(crate) fn connect(arguments: &PodArguments, argv: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn connect(arguments: &PodArguments, argv: &[OsString]) -> Result<()> {
     let pod = PodContext::read(arguments)?;
     let (client, _) = connected(&pod)?;
     if let Err(error) = begin_session(&pod.root.at("/"), &pod.config.layout) {
@@ -56,7 +56,7 @@ pub(crate) fn connect(arguments: &PodArguments, argv: &[OsString]) -> Result<(),
 }
 
 /// A client of this pod's broker, and the address of the broker. Fails without a broker.
-pub(crate) fn connected(pod: &PodContext) -> Result<(Client, BrokerAddress), Failure> {
+pub(crate) fn connected(pod: &PodContext) -> Result<(Client, BrokerAddress)> {
     let environment = client_environment(&pod.config, &pod.facts)?;
     let socket = pod.root.at(&environment.socket);
     let client = Client::new(pod, &environment, &socket).map_err(|error| {
@@ -71,7 +71,7 @@ pub(crate) fn connected(pod: &PodContext) -> Result<(Client, BrokerAddress), Fai
 }
 
 /// Becomes the real `flux` with `arguments`. Returns only after a failure.
-pub(crate) fn flux(arguments: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn flux(arguments: &[OsString]) -> Result<()> {
     let pod = PodContext::read(&PodArguments::of_this_pod()).ok();
     let flux = real_flux(pod.as_ref()).ok_or_else(|| {
         let message = "the view is not there (yet), and no other flux is on the PATH".to_owned();
@@ -159,7 +159,7 @@ impl Client {
         program: &OsStr,
         arguments: &[OsString],
         go_home: GoHome,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         let mut command = Command::new(program);

@@ -3,7 +3,7 @@
 use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
 use crate::commands::python::python;
-use crate::failure::{Failure, NO, ended_with};
+use crate::failure::{NO, Result, ended_with};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide;
 use crate::plan::step::Role;
@@ -32,7 +32,7 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
 const LOW_SPACE_MEBIBYTES: u64 = 64;
 
-pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) async fn run(question: &PodQuestion) -> Result<()> {
     let checks = all(&question.pod).await;
     question.output.print(&checks, || text(&checks));
     ended_with(if any_failed(&checks) { NO } else { 0 })

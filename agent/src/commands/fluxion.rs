@@ -5,7 +5,7 @@
 //! - Only the lead has a scheduler; on a worker the modules would fail in the same way.
 //! - It refuses while jobs run: Fluxion cannot take over a job without a time limit, and ends it.
 
-use crate::failure::{Failure, NO, ended_with};
+use crate::failure::{Failure, NO, Result, ended_with};
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::system::output::{print_line, print_stderr};
 use flux_contract::Layout;
@@ -21,7 +21,7 @@ const FEASIBILITY: &str = "sched-fluxion-feasibility";
 const ALLOWLIST: &str = "load-allowlist=node,core,gpu";
 
 /// Makes Fluxion the scheduler. If `flux` fails, this ends with the exit code of `flux`.
-pub(crate) fn run() -> Result<(), Failure> {
+pub(crate) fn run() -> Result<()> {
     let rank = flux(&["getattr", "rank"])?;
     if rank != "0" {
         let why = "run it in the lead";
@@ -66,7 +66,7 @@ fn print(text: &str) {
     print_line(&format!("load-fluxion.sh: {text}"));
 }
 
-fn refuse(text: &str) -> Result<(), Failure> {
+fn refuse(text: &str) -> Result<()> {
     warn(text);
     ended_with(NO)
 }
@@ -75,13 +75,13 @@ fn warn(text: &str) {
     print_stderr(&format!("load-fluxion.sh: {text}"));
 }
 
-fn load(arguments: &[&str]) -> Result<String, Failure> {
+fn load(arguments: &[&str]) -> Result<String> {
     flux(&[&["module", "load"], arguments].concat())
 }
 
 /// Runs the `flux` on the `PATH` with `arguments`, and returns its output. It is connected to the instance of the shell, or
 /// else to that of this pod.
-fn flux(arguments: &[&str]) -> Result<String, Failure> {
+fn flux(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(Layout::CLIENT_NAME);
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let uri = |name| std::env::var_os(name).filter(|uri| !uri.is_empty());

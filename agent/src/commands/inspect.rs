@@ -3,7 +3,7 @@
 
 use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::pid1::run::planned_start;
 use crate::plan::decide;
 use crate::system::environment::{Environment, Report};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-pub(crate) fn plan(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) fn plan(question: &PodQuestion) -> Result<()> {
     let PodContext { config, facts, root } = PodContext::read(&question.pod)?;
     let mut plan = decide::plan(&config, &facts)?;
     plan.broker.command = planned_start(&plan, &config, &facts, &root).argv;
@@ -22,22 +22,20 @@ pub(crate) fn plan(question: &PodQuestion) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn resources(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) fn resources(question: &PodQuestion) -> Result<()> {
     let resources = PodContext::read(&question.pod)?.resources();
     question.output.print(&resources, || resources.text());
     Ok(())
 }
 
-pub(crate) fn write_environment(file: &Path) -> Result<(), Failure> {
+pub(crate) fn write_environment(file: &Path) -> Result<()> {
     let written = Report::of_this_process()
         .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
-    written.map_err(|error| {
-        let message = format!("write the environment to {}: {error}", file.display());
-        Failure::new(Exit::Prepare, message)
-    })
+    let doing = format!("write the environment to {}", file.display());
+    written.map_err(|error| Failure::because(Exit::Prepare, doing, &error))
 }
 
-pub(crate) fn environment(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) fn environment(question: &PodQuestion) -> Result<()> {
     let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
     let environment = decide::client_environment(&config, &facts)?;
     let before: Environment = std::env::vars_os().collect();

@@ -1,6 +1,6 @@
 //! `flux-agent install` and `flux-agent view install`: what the init containers do that copy agent and view.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::flux::resources::memory_limit;
 use crate::system::files;
 use crate::system::output::{chain, log_line};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The running binary, whatever it is called and wherever it lies.
 const SELF: &str = "/proc/self/exe";
 
-pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
+pub(crate) fn agent(directory: &Path) -> Result<()> {
     let rest = std::env::current_exe().map(|own| own.with_file_name(Layout::REST_NAME));
     let rest = rest.ok().filter(|path| path.is_file());
     if rest.is_none() {
@@ -29,7 +29,7 @@ pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
 }
 
 /// Copies the view; before it this program, if `with_agent` says so.
-pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), Failure> {
+pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<()> {
     if with_agent {
         agent(Path::new(&Layout::new(request.destination.to_string_lossy()).bin_dir()))?;
     }

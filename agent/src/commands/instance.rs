@@ -3,7 +3,7 @@
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::connected;
 use crate::commands::pod::PodContext;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::system::output::print_json;
 use clap::Args;
 use flux_contract::Exit;
@@ -36,7 +36,7 @@ fn id(text: &str) -> Result<u64, String> {
     job_id::parse(text).ok_or_else(|| format!("{text:?} is no id of a job"))
 }
 
-pub(crate) async fn run(arguments: &InstanceArguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &InstanceArguments) -> Result<()> {
     let pod = PodContext::read(&arguments.pod)?;
     let failed = |error: SocketError| {
         let operation = "ask the instance (see flux-agent status, flux-agent doctor)";

@@ -1,6 +1,6 @@
 //! `flux-agent keygen`: creates CURVE certificates.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::system::files;
 use crate::system::output::{chain, print_text};
 use clap::Args;
@@ -22,7 +22,7 @@ pub(crate) struct Keygen {
     force: bool,
 }
 
-pub(crate) fn run(Keygen { path, name, force }: &Keygen) -> Result<(), Failure> {
+pub(crate) fn run(Keygen { path, name, force }: &Keygen) -> Result<()> {
     let failed = |text: String| Failure::new(Exit::Prepare, text);
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)

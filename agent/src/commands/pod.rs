@@ -1,7 +1,7 @@
 //! Configuration and facts of the pod of a subcommand.
 
 use crate::commands::arguments::PodArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::flux::resources::Resources;
 use crate::plan::config::read_config;
 use crate::plan::decide::{self, client_environment};
@@ -23,7 +23,7 @@ pub(crate) struct PodContext {
 }
 
 impl PodContext {
-    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, Failure> {
+    pub(crate) fn read(arguments: &PodArguments) -> Result<Self> {
         let root = arguments.root.clone();
         let config = read_config(&root.at(&arguments.config))?;
         let facts = Facts::gather(&config, &root, arguments.hostname.clone())?;
@@ -39,7 +39,7 @@ impl PodContext {
     }
 
     /// The broker of this pod, for connections as the user of this process.
-    pub(crate) fn broker(&self) -> Result<BrokerAddress, Failure> {
+    pub(crate) fn broker(&self) -> Result<BrokerAddress> {
         let client = client_environment(&self.config, &self.facts)?;
         Ok(BrokerAddress { socket: self.root.at(client.socket), owner: None })
     }
@@ -59,7 +59,7 @@ pub(crate) fn own_layout() -> Option<Layout> {
     (own == Path::new(&layout.agent())).then_some(layout)
 }
 
-pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, Failure> {
+pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()));
     text.and_then(|text| CurveCertificate::parse(&text).map_err(|error| chain(&error)))

@@ -2,7 +2,7 @@
 
 use crate::commands::arguments::{OutputArgument, PodArguments, duration};
 use crate::commands::pod::{PodContext, read_certificate};
-use crate::failure::{Failure, NO};
+use crate::failure::{Failure, NO, Result};
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::decide;
@@ -29,7 +29,7 @@ pub(crate) struct Probe {
 }
 
 /// Probes every address of the target, or of the lead. With a target and a certificate, no configuration is needed.
-pub(crate) async fn run(arguments: &Probe) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &Probe) -> Result<()> {
     let Probe { target, certificate, timeout, output, .. } = arguments;
     let pod = || PodContext::read(&arguments.pod);
     let (name, port) = if let Some(target) = target {
@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: &Probe) -> Result<(), Failure> {
 }
 
 /// `host:port`, `1.2.3.4:port` or `[::1]:port`.
-fn host_and_port(target: &str) -> Result<(String, u16), Failure> {
+fn host_and_port(target: &str) -> Result<(String, u16)> {
     let parsed = target.rsplit_once(':').and_then(|(host, port)| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Some((host.to_owned(), port.parse().ok()?))

@@ -1,7 +1,7 @@
 //! `flux-agent resolve`: the answer of each name server of the pod for a name, and the time that it takes.
 
 use crate::commands::arguments::OutputArgument;
-use crate::failure::{Failure, ended_with};
+use crate::failure::{Failure, Result, ended_with};
 use crate::lead::resolver::{Answer, Resolution, resolution};
 use clap::Args;
 use flux_contract::Exit;
@@ -16,7 +16,7 @@ pub(crate) struct Resolve {
 }
 
 /// Prints the answers, and exits with 1 if no server knows the name.
-pub(crate) async fn run(resolve: &Resolve) -> Result<(), Failure> {
+pub(crate) async fn run(resolve: &Resolve) -> Result<()> {
     let found = resolution(&resolve.name).await;
     let found = found.map_err(|error| Failure::new(Exit::Prepare, format!("{error:#}")))?;
     resolve.output.print(&found, || text(&found));

@@ -3,7 +3,7 @@
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::{GoHome, connected};
 use crate::commands::pod::PodContext;
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::plan::submission::has_validator;
 use crate::program::submit::limits;
 use crate::status::file;
@@ -38,7 +38,7 @@ pub(crate) struct Serve {
 }
 
 /// Returns only when it failed.
-pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
+pub(crate) fn run(serve: &Serve) -> Result<()> {
     let pod = PodContext::read(&serve.pod)?;
     // Flux's user may not be allowed to read these files.
     let (listen, tokens, tls) = if serve.as_configured {
@@ -66,11 +66,8 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
         until_input_ends: serve.until_input_ends,
     };
     let instance = serde_json::to_string(&instance).map_err(|error| {
-        Failure::because(
-            Exit::Internal,
-            format!("write the arguments of {}", Layout::REST_NAME),
-            &error,
-        )
+        let doing = format!("write the arguments of {}", Layout::REST_NAME);
+        Failure::because(Exit::Internal, doing, &error)
     })?;
     client.become_program(program.as_os_str(), &[instance.into()], GoHome::IfUseless)
 }
@@ -80,7 +77,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
 fn configured(
     pod: &PodContext,
     arguments: &PodArguments,
-) -> Result<(SocketAddr, ServedTokens, Option<PathBuf>), Failure> {
+) -> Result<(SocketAddr, ServedTokens, Option<PathBuf>)> {
     let none = || {
         let text =
             "this MiniCluster has no API of its own: set flux.rest, or leave out --as-configured";
@@ -93,7 +90,7 @@ fn configured(
 }
 
 /// `flux-rest`, which lies beside this program.
-fn program() -> Result<PathBuf, Failure> {
+fn program() -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::because(Exit::Internal, "find out where this program lies", &error)
     })?;
@@ -109,7 +106,7 @@ fn program() -> Result<PathBuf, Failure> {
 }
 
 /// The token in the file at `path`: its first line.
-fn token(path: &Path) -> Result<String, Failure> {
+fn token(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path).map_err(failed("read the token in", path))?;
     let token = text.lines().next().unwrap_or_default().trim();
     let refused = |what: &str| {

@@ -3,7 +3,7 @@
 
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion, duration};
 use crate::commands::pod::{PodContext, own_layout, read_certificate};
-use crate::failure::{Failure, NO};
+use crate::failure::{Failure, NO, Result};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
 use crate::plan::decide;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), Failure> {
+pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<()> {
     let deadline = Instant::now() + duration(seconds);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -37,11 +37,7 @@ fn not_ready(report: &StatusReport) -> Failure {
     Failure::with_code(NO, format!("not ready: {}{broker}{error}", phase_text(report)))
 }
 
-pub(crate) async fn wait(
-    what: Awaited,
-    arguments: &PodArguments,
-    seconds: u64,
-) -> Result<(), Failure> {
+pub(crate) async fn wait(what: Awaited, arguments: &PodArguments, seconds: u64) -> Result<()> {
     let limit = duration(seconds);
     if what == Awaited::Lead {
         return wait_lead(arguments, limit).await;
@@ -61,7 +57,7 @@ pub(crate) async fn wait(
     polled.map_err(|_| Failure::with_code(NO, format!("still waiting after {seconds} s")))
 }
 
-async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Failure> {
+async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<()> {
     let pod = PodContext::read(arguments)?;
     let certificate = read_certificate(&pod.certificate_path())?;
     let lead = decide::lead(&pod.config, &pod.facts)?;
@@ -74,11 +70,11 @@ fn layout(arguments: &PodArguments) -> Layout {
     config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
 }
 
-fn report_of(arguments: &PodArguments) -> Result<StatusReport, Failure> {
+fn report_of(arguments: &PodArguments) -> Result<StatusReport> {
     file::read(&arguments.root, &layout(arguments))
 }
 
-pub(crate) fn status(question: &PodQuestion) -> Result<(), Failure> {
+pub(crate) fn status(question: &PodQuestion) -> Result<()> {
     let report = report_of(&question.pod)?;
     question.output.print(&report, || status_text(&report));
     Ok(())

@@ -7,7 +7,7 @@
 //! stays.
 
 use crate::execute::run::Run;
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::plan::grace_period::StopTimeouts;
 use crate::plan::step::Hook;
 use crate::process::children::Running;
@@ -34,9 +34,8 @@ pub(crate) const NO_SHELL: &str = "cannot run: neither the image nor the view ha
 /// its directory.
 const REPORT_LIMIT: u64 = 8 << 20;
 
-/// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
-/// otherwise.
-pub(crate) async fn run_hook(run: &mut Run, hook: &Hook) -> Result<(), Failure> {
+/// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning otherwise.
+pub(crate) async fn run_hook(run: &mut Run, hook: &Hook) -> Result<()> {
     let Some(shell) = &hook.shell else { return refuse(run, hook.name, NO_SHELL) };
     let report_file = run.root.at(&run.report_file);
     let private = report_file.parent().unwrap_or(&report_file);
@@ -79,7 +78,7 @@ pub(crate) async fn run_hook(run: &mut Run, hook: &Hook) -> Result<(), Failure> 
     Ok(())
 }
 
-fn refuse(run: &Run, hook: &str, end: &str) -> Result<(), Failure> {
+fn refuse(run: &Run, hook: &str, end: &str) -> Result<()> {
     if run.config.logging.strict {
         return Err(strict_failure(hook, end));
     }
@@ -116,11 +115,7 @@ fn take_report(run: &mut Run, file: &Path) -> bool {
 /// Writes a text of the user for a shell to `directory`, which is closed to others, under the `name` that error messages of
 /// the shell will show. The file is removed when the result is dropped. As an argument the text would be limited to 128 KiB
 /// (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
-pub(crate) fn private_script(
-    directory: &Path,
-    name: &str,
-    text: &str,
-) -> Result<TempPath, Failure> {
+pub(crate) fn private_script(directory: &Path, name: &str, text: &str) -> Result<TempPath> {
     let path = directory.join(name);
     let write = || {
         // One that is left was of a run that was killed.

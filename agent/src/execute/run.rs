@@ -2,7 +2,7 @@
 
 use crate::accounts::become_user::Target;
 use crate::execute::session::Session;
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::plan::facts::Facts;
 use crate::plan::grace_period::GracePeriod;
 use crate::plan::step::Owner;
@@ -73,7 +73,7 @@ impl Run {
         doing: &str,
         share: Duration,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T> {
         let (mut work, log) = (spawn_blocking(work), self.log);
         let done = async {
             loop {
@@ -94,7 +94,7 @@ impl Run {
     }
 
     /// Comes before a start: the kernel reports a working directory that is missing as a missing program.
-    pub(crate) async fn check_working_directory(&mut self, share: Duration) -> Result<(), Failure> {
+    pub(crate) async fn check_working_directory(&mut self, share: Duration) -> Result<()> {
         if self.session.is_own_directory() {
             return Ok(());
         }
@@ -125,13 +125,7 @@ impl Files {
         (owner == Owner::Broker).then_some((user.uid, user.gid))
     }
 
-    pub(crate) fn write(
-        &self,
-        path: &Path,
-        bytes: &[u8],
-        mode: u32,
-        owner: Owner,
-    ) -> Result<(), Failure> {
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<()> {
         let written = files::write(&self.root.at(path), bytes, mode, self.ids(owner));
         written.map_err(failed("write", path))
     }

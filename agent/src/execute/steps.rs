@@ -6,7 +6,7 @@ use crate::execute::hook::run_hook;
 use crate::execute::run::{Files, Run};
 use crate::execute::session::Identity;
 use crate::execute::working_directory::{adopt, adopt_own, takes_files};
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::lead_route;
 use crate::plan::step::{
@@ -31,7 +31,7 @@ enum SessionChange {
     BatchScript(PathBuf),
 }
 
-pub(crate) async fn execute_all(run: &mut Run, steps: &[Step]) -> Result<(), Failure> {
+pub(crate) async fn execute_all(run: &mut Run, steps: &[Step]) -> Result<()> {
     for step in steps {
         tokio::select! {
             biased;
@@ -46,7 +46,7 @@ pub(crate) async fn execute_all(run: &mut Run, steps: &[Step]) -> Result<(), Fai
     Ok(())
 }
 
-pub(crate) async fn execute(run: &mut Run, step: &Step) -> Result<(), Failure> {
+pub(crate) async fn execute(run: &mut Run, step: &Step) -> Result<()> {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
     run.progress.doing(hook);
     if step.is_detail() {
@@ -99,7 +99,7 @@ fn apply(run: &mut Run, change: SessionChange) {
 }
 
 impl Files {
-    fn execute(&self, step: &Step) -> Result<SessionChange, Failure> {
+    fn execute(&self, step: &Step) -> Result<SessionChange> {
         match step {
             Step::UseAccount(choice) => return self.use_account(choice),
             Step::MakeDirectory { path, mode, owner, ours, required } => {
@@ -140,7 +140,7 @@ impl Files {
         (mode, owner): (u32, Owner),
         ours: bool,
         required: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let place = self.root.at(path);
         if !ours && files::is_directory(&place) {
             adopt(self, &place);
@@ -158,7 +158,7 @@ impl Files {
 
     /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable for a group as soon
     /// as a pod has an `fsGroup`: hence the copy.
-    fn install_certificate(&self, from: &Path, to: &Path) -> Result<CurveCertificate, Failure> {
+    fn install_certificate(&self, from: &Path, to: &Path) -> Result<CurveCertificate> {
         let reading = "read the CURVE certificate";
         let text = fs::read_to_string(self.root.at(from)).map_err(failed(reading, from))?;
         // The message has what is wrong with it, and never its content.
@@ -169,12 +169,7 @@ impl Files {
         Ok(certificate)
     }
 
-    fn install_munge_key(
-        &self,
-        from: &Path,
-        to: &Path,
-        owner: Option<(u32, u32)>,
-    ) -> Result<(), Failure> {
+    fn install_munge_key(&self, from: &Path, to: &Path, owner: Option<(u32, u32)>) -> Result<()> {
         let root = &self.root;
         let key = fs::read(root.at(from)).map_err(failed("read the munge key", from))?;
         let directory = to.parent().unwrap_or(to);
@@ -186,7 +181,7 @@ impl Files {
     }
 
     /// Writes `script` into the working directory, or into `fallback` where the broker's user cannot.
-    fn write_batch_script(&self, fallback: &Path, script: &str) -> Result<PathBuf, Failure> {
+    fn write_batch_script(&self, fallback: &Path, script: &str) -> Result<PathBuf> {
         let own = &self.session.working_directory;
         let write = |directory: &Path| {
             let path = directory.join(BATCH_SCRIPT);
@@ -201,7 +196,7 @@ impl Files {
         write(fallback)
     }
 
-    fn use_account(&self, choice: &AccountChoice) -> Result<SessionChange, Failure> {
+    fn use_account(&self, choice: &AccountChoice) -> Result<SessionChange> {
         // For an account whose own home is not there and cannot be made.
         let fallback_home = PathBuf::from(self.layout.home());
         let mut identity = match choice {
@@ -236,7 +231,7 @@ impl Files {
     }
 }
 
-fn find_flux(environment: &Environment) -> Result<(), Failure> {
+fn find_flux(environment: &Environment) -> Result<()> {
     if find_program(environment, "flux", is_executable).is_some() {
         return Ok(());
     }
@@ -250,7 +245,7 @@ fn find_flux(environment: &Environment) -> Result<(), Failure> {
 
 /// Waits until the lead lets this pod in, and configures the broker for the address at which the lead was found. The
 /// status has what was seen last all along.
-pub(crate) async fn await_lead(run: &mut Run, lead: &AwaitLead) -> Result<(), Failure> {
+pub(crate) async fn await_lead(run: &mut Run, lead: &AwaitLead) -> Result<()> {
     run.progress.enter(phase::WAIT_FOR_LEAD);
     run.log.info(&lead.to_string());
     let certificate = run.session.certificate.clone();

@@ -11,8 +11,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// Directories of the system (FHS 3.0): who owns one of them, or one below it, decides what root executes
-/// and reads.
+/// Directories of the system (FHS 3.0): who owns one of them, or one below it, decides what root executes and reads.
 const SYSTEM: [&str; 14] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root",
     "/run", "/sbin", "/sys", "/var",

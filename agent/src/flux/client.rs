@@ -33,7 +33,7 @@ impl FluxClient {
         let argv: Vec<String> =
             [&[&*self.flux], arguments].concat().into_iter().map(str::to_owned).collect();
         let mut command = self.command(&argv);
-        timeout(OUTPUT_TIMEOUT, self.children.output(&mut command, None)).await?
+        timeout(OUTPUT_TIMEOUT, self.children.output(&mut command)).await?
     }
 }
 

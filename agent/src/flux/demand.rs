@@ -206,11 +206,8 @@ mod tests {
             (&[0, 0, 0, 0], &[tasks(1, 5), nodes(1, Some(9))], 0),
             (&[0, 0, 0, 0], &[tasks(17, 1), nodes(2, None)], 2),
         ] {
-            assert_eq!(
-                pods_needed(&ranks(allocated), waiting, 4),
-                needed,
-                "{allocated:?} {waiting:?}"
-            );
+            let found = pods_needed(&ranks(allocated), waiting, 4);
+            assert_eq!(found, needed, "{allocated:?} {waiting:?}");
         }
         assert_eq!(pods_needed(&ranks(&[0, 0, 0, 0]), &[nodes(3, None)], 2), 0, "two pods at most");
         assert_eq!(pods_needed(&[], &[nodes(1, None)], 4), 0, "nobody knows the ranks");

@@ -57,16 +57,10 @@ impl Traces {
 
 /// Ends the instance once it has not been in use for `limit`.
 pub(crate) async fn watch(client: FluxClient, layout: Layout, limit: Duration, log: Log) {
-    let file = match File::create(lock_file(&layout)) {
-        Ok(file) => file,
-        Err(error) => {
-            log.warn(&format!(
-                "watch the use of the instance, which now has no limit: {}",
-                chain(&error)
-            ));
-            return;
-        }
-    };
+    let doing = "watch the use of the instance, which now has no limit";
+    let file = File::create(lock_file(&layout));
+    let file = file.inspect_err(|error| log.warn(&format!("{doing}: {}", chain(error))));
+    let Ok(file) = file else { return };
     let mut idle: Option<(Instant, Traces)> = None;
     loop {
         sleep(INTERVAL).await;

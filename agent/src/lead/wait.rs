@@ -1,6 +1,6 @@
 //! Waiting until the lead broker answers, with reports of what keeps it from that.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
@@ -67,7 +67,7 @@ pub async fn wait_for_lead(
     certificate: &CurveCertificate,
     deadline: Duration,
     report: &mut Report<'_>,
-) -> Result<LeadFound, Failure> {
+) -> Result<LeadFound> {
     let whole = Pauses::of(target.hosts).probe;
     let probe = async |address, connection| probe(address, certificate, connection, whole).await;
     let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
@@ -110,7 +110,7 @@ async fn wait(
     probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
-) -> Result<LeadFound, Failure> {
+) -> Result<LeadFound> {
     let (search, pauses) =
         (RefCell::new(LeadSearch::new(deadline, report)), Pauses::of(target.hosts));
     let places = Semaphore::new(if target.hosts > MOST_HOSTS { 1 } else { 2 });

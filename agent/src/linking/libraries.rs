@@ -103,10 +103,8 @@ fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf
     let origin = origin.display().to_string();
     let entry = entry.replace("${", "$").replace('}', "").replace("$ORIGIN", &origin);
     let names = library_names.iter().map(|name| entry.replace("$LIB", name));
-    let mut directories: Vec<PathBuf> = names
-        .filter(|directory| directory.starts_with('/') && !directory.contains('$'))
-        .map(PathBuf::from)
-        .collect();
+    let names = names.filter(|directory| directory.starts_with('/') && !directory.contains('$'));
+    let mut directories: Vec<PathBuf> = names.map(PathBuf::from).collect();
     directories.dedup();
     directories
 }
@@ -139,11 +137,9 @@ fn matching(sysroot: &Sysroot, pattern: &Path) -> Vec<PathBuf> {
     };
     let name = name.to_string_lossy();
     let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
-    let names = sysroot.names(directory).into_iter();
-    names
-        .filter(|name| name.starts_with(start) && name.ends_with(end))
-        .map(|name| directory.join(name))
-        .collect()
+    let mut names = sysroot.names(directory);
+    names.retain(|name| name.starts_with(start) && name.ends_with(end));
+    names.iter().map(|name| directory.join(name)).collect()
 }
 
 /// The newest of `versions` as `GLIBC_2.34`, by their numbers. Versions without numbers, as `GLIBC_PRIVATE`, are ignored.

@@ -3,7 +3,7 @@
 use crate::execute::run::Run;
 use crate::execute::session::Session;
 use crate::execute::steps::{await_lead, execute, execute_all};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::lead::watch::LeadWatch;
 use crate::pid1::outcome::{self, Outcome};
 use crate::pid1::supervise::run_broker;
@@ -80,7 +80,7 @@ async fn try_run(
     request: RunRequest,
     signals: io::Result<Signals>,
     readiness: Option<anyhow::Result<ReadinessServer>>,
-) -> Result<u8, Failure> {
+) -> Result<u8> {
     let began = Instant::now();
     let (root, container) = (request.root.clone(), request.container.clone());
     let (mut run, _held_to_the_end) = prepare_run(request, signals).await?;
@@ -141,7 +141,7 @@ fn write_provisional_message_on_stop(root: &Root, run: &mut Run) {
 async fn prepare_run(
     request: RunRequest,
     signals: io::Result<Signals>,
-) -> Result<(Run, Option<File>), Failure> {
+) -> Result<(Run, Option<File>)> {
     let RunRequest { config, root, hostname, container, probe_port: _ } = request;
     let internal = |doing| move |error: io::Error| Failure::because(Exit::Internal, doing, &error);
     let mut signals = signals.map_err(internal("handle signals"))?;
@@ -185,7 +185,7 @@ fn read_pod(
     hostname: Option<String>,
     is_sidecar: bool,
     log: Log,
-) -> Result<(Facts, Report, Option<File>), Failure> {
+) -> Result<(Facts, Report, Option<File>)> {
     let lock = if is_sidecar {
         None
     } else {
@@ -236,7 +236,7 @@ fn prepare_volume(config: &AgentConfig, root: &Root, log: Log) -> Result<Option<
     Ok(lock)
 }
 
-async fn prepare_and_supervise(run: &mut Run, plan: &Plan) -> Result<TerminationMessage, Failure> {
+async fn prepare_and_supervise(run: &mut Run, plan: &Plan) -> Result<TerminationMessage> {
     execute_all(run, &plan.steps).await?;
     match &plan.broker.worker {
         Some(worker) => run_worker(run, plan, worker).await,
@@ -245,7 +245,7 @@ async fn prepare_and_supervise(run: &mut Run, plan: &Plan) -> Result<Termination
 }
 
 /// The broker's real command line, with what hooks and the archive's volume have made of it.
-async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart, Failure> {
+async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart> {
     run.progress.enter(phase::QUORUM);
     let (restored, can_dump) = match &broker.archive {
         Some(archive) => archive::prepare(run, archive).await?,
@@ -283,7 +283,7 @@ pub(crate) fn planned_start(
     broker_start(broker, &BeforeStart { rc_options, restored, can_dump: true })
 }
 
-async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage, Failure> {
+async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage> {
     let mut plan = first.clone();
     let (end, command) = loop {
         let start = before_broker(run, &plan.broker).await?;
@@ -317,10 +317,10 @@ async fn run_lead(run: &mut Run, first: &Plan) -> Result<TerminationMessage, Fai
 
 /// Fails with the loader's message where Flux's broker cannot be used at all, as where a library of the image is too old.
 /// It is called only when the broker has failed: the check takes longer than a start can wait.
-async fn check_broker_program(run: &mut Run, flux: &str) -> Result<(), Failure> {
+async fn check_broker_program(run: &mut Run, flux: &str) -> Result<()> {
     let argv = [flux, "broker", "--help"].map(str::to_owned);
     let mut command = run.session.broker_command(&argv);
-    let output = run.children.output(&mut command, None);
+    let output = run.children.output(&mut command);
     let output = run.signals.unless_stopped(output).await?;
     let output = output.map_err(|error| {
         Failure::because(Exit::View, format!("start {:?}", shown(&argv[..1])), &error)
@@ -333,11 +333,7 @@ async fn check_broker_program(run: &mut Run, flux: &str) -> Result<(), Failure> 
     Err(Failure::new(Exit::View, format!("{command:?} {end}: {}", errors.trim())))
 }
 
-async fn run_worker(
-    run: &mut Run,
-    plan: &Plan,
-    worker: &WorkerRun,
-) -> Result<TerminationMessage, Failure> {
+async fn run_worker(run: &mut Run, plan: &Plan, worker: &WorkerRun) -> Result<TerminationMessage> {
     let mut pause = None;
     loop {
         await_lead(run, &worker.lead).await?;

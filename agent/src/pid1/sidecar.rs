@@ -4,7 +4,7 @@ use crate::execute::hook::{
     NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
 use crate::execute::run::Run;
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, Result, failed};
 use crate::pid1::outcome::{sidecar_outcome, success};
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::MEMORY;
@@ -17,7 +17,7 @@ use crate::system::root::Root;
 use flux_contract::{AgentConfig, Exit, Install, SidecarConfig, TerminationMessage};
 use flux_protocol::client::{BrokerAddress, SocketError};
 use nix::sys::signal::Signal;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -36,7 +36,7 @@ const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 /// the runner has failed the sidecar fails as well: the kubelet then starts both again, or none (`restartPolicy`). A sidecar
 /// whose command succeeds before the runner stays: a pod with an ended container is not ready, though its broker is. A
 /// command that fails ends its container, which shows the failure.
-pub(crate) async fn run(run: &mut Run, name: &str) -> Result<TerminationMessage, Failure> {
+pub(crate) async fn run(run: &mut Run, name: &str) -> Result<TerminationMessage> {
     let config = &run.config;
     let sidecar = config.sidecars.get(name).cloned().ok_or_else(|| {
         let configured: Vec<&String> = config.sidecars.keys().collect();
@@ -77,7 +77,7 @@ pub(crate) async fn run(run: &mut Run, name: &str) -> Result<TerminationMessage,
     Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }
 
-async fn hook(run: &mut Run, name: &'static str, script: Option<&String>) -> Result<(), Failure> {
+async fn hook(run: &mut Run, name: &'static str, script: Option<&String>) -> Result<()> {
     match sidecar_hook(&run.config, &run.facts, name, script) {
         Some(hook) => run_hook(run, &hook).await,
         None => Ok(()),
@@ -89,7 +89,7 @@ pub(crate) async fn await_view(
     config: &AgentConfig,
     root: &Root,
     signals: &mut Signals,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if !config.view.enabled || config.install == Install::Copy {
         return Ok(());
     }
@@ -118,7 +118,7 @@ async fn run_command(
     run: &mut Run,
     sidecar: &SidecarConfig,
     runner: &Runner,
-) -> Result<TerminationMessage, Failure> {
+) -> Result<TerminationMessage> {
     if sidecar.wait_for_socket {
         run.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
         let waited = async {
@@ -139,10 +139,8 @@ async fn run_command(
     let script = private_script(directory, "command", command)?;
     let mut started = run.session.command(&with_shell(&shell, &script));
     run.check_working_directory(Duration::ZERO).await?;
-    let mut running = run
-        .children
-        .spawn(&mut started)
-        .map_err(|error| strict_failure("command", &not_started(&shell, &error)))?;
+    let failed = |error: io::Error| strict_failure("command", &not_started(&shell, &error));
+    let mut running = run.children.spawn(&mut started).map_err(failed)?;
     let timeouts = run.grace.of_main_process();
     let end = tokio::select! {
         // The failure of a command counts also when the runner ends at the same time.

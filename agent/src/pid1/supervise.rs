@@ -2,7 +2,7 @@
 //! [state machine](super::state_machine), whose actions are performed here.
 
 use crate::execute::run::Run;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::flux::broker_watch::{self, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
@@ -46,7 +46,7 @@ pub(crate) async fn run_broker(
     run: &mut Run,
     plan: &Plan,
     start: BrokerStart,
-) -> Result<(BrokerEnd, Option<CommandEnd>), Failure> {
+) -> Result<(BrokerEnd, Option<CommandEnd>)> {
     run.log.info(&format!("starting the broker: {}", shown(&start.argv)));
     let started = Instant::now();
     let before = ProcessSnapshot::now();
@@ -102,7 +102,7 @@ fn watch_use(run: &Run, plan: &Plan, client: FluxClient) -> JoinSet<()> {
     tasks
 }
 
-async fn start_broker(run: &mut Run, argv: &[String]) -> Result<Running, Failure> {
+async fn start_broker(run: &mut Run, argv: &[String]) -> Result<Running> {
     run.check_working_directory(Duration::ZERO).await?;
     let mut command = run.session.broker_command(argv);
     if !io::stdin().is_terminal() {

@@ -13,8 +13,7 @@ pub(super) fn runs_one_job(submission: &Submission) -> bool {
     is_flux_submit(&submission.submit) && !flags.into_iter().any(|flag| is_of_bulk(flag))
 }
 
-/// Whether `flux submit` takes this flag, abbreviated or not, and `flux run` does not
-/// (flux-submit(1), flux-run(1)).
+/// Whether `flux submit` takes this flag, abbreviated or not, and `flux run` does not (flux-submit(1), flux-run(1)).
 fn is_of_bulk(flag: &str) -> bool {
     let name = flag.split_once('=').map_or(flag, |(name, _)| name);
     name.len() > 2 && BULK.iter().any(|option| option.starts_with(name))

@@ -1,6 +1,6 @@
 //! Reading `agent.toml`, which may change while a run goes on.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::system::output::log_line;
 use flux_contract::{AgentConfig, Exit};
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) const CONFIG_POLL: Duration = Duration::from_secs(10);
 /// How long one read may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn read_config(path: &Path) -> Result<AgentConfig, Failure> {
+pub(crate) fn read_config(path: &Path) -> Result<AgentConfig> {
     let name = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::because(Exit::Config, format!("read {name}"), &error))?;

@@ -1,7 +1,7 @@
 //! Configuration and facts become a plan.
 
 use super::{broker, files, helpers, release, variables, workload};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::grace_period::GracePeriod;
 use crate::plan::pod::Pod;
@@ -23,7 +23,7 @@ const DEFAULT_FORMAT: &str = ".tgz";
 const CHECKPOINT: &str = ".checkpoint";
 
 /// Decides what a pod does, and changes nothing.
-pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
+pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan> {
     let pod = pod(config, facts)?;
     let Pod { role, rank, .. } = pod;
     if role == Role::Lead && pod.follows_a_run() && has_command(&config.workload) {
@@ -76,13 +76,13 @@ const fn has_command(workload: &Workload) -> bool {
     !matches!(workload, Workload::Interactive { .. } | Workload::Diagnostics {})
 }
 
-fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, Failure> {
+fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>> {
     let (role, rank) = role(config, facts)?;
     Ok(Pod { config, facts, role, rank })
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
-pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), Failure> {
+pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32)> {
     let hosts = config.network.bootstrap.hosts();
     let hostname = &facts.hostname;
     let rank = hosts.rank(hostname).and_then(|rank| u32::try_from(rank).ok());
@@ -105,7 +105,7 @@ pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), F
     }
 }
 
-fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
+fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>> {
     let Pod { config, role, .. } = pod;
     let hooks_of = &config.hooks;
     let of_role = match role {
@@ -205,7 +205,7 @@ fn await_lead(pod: Pod<'_>) -> AwaitLead {
 }
 
 /// Where and how long to wait for the lead, from this pod.
-pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, Failure> {
+pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead> {
     pod(config, facts).map(await_lead)
 }
 
@@ -214,7 +214,7 @@ pub fn broker_config(
     config: &AgentConfig,
     facts: &Facts,
     found: Option<IpAddr>,
-) -> Result<FileToWrite, Failure> {
+) -> Result<FileToWrite> {
     Ok(broker::configuration(pod(config, facts)?, found))
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn lead_route(
     facts: &Facts,
     before: Option<IpAddr>,
     found: IpAddr,
-) -> Result<Option<LeadRoute>, Failure> {
+) -> Result<Option<LeadRoute>> {
     let file = broker_config(config, facts, Some(found))?;
     let own = broker::lead_address(pod(config, facts)?);
     let note = own.map(|own| {
@@ -257,10 +257,7 @@ pub struct ClientEnvironment {
 }
 
 /// What a client of this pod's broker needs to find it.
-pub fn client_environment(
-    config: &AgentConfig,
-    facts: &Facts,
-) -> Result<ClientEnvironment, Failure> {
+pub fn client_environment(config: &AgentConfig, facts: &Facts) -> Result<ClientEnvironment> {
     let pod = pod(config, facts)?;
     let changes = variables::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
@@ -270,7 +267,7 @@ pub fn client_environment(
 fn hooks<'run>(
     pod: Pod<'run>,
     scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
-) -> Result<Vec<Step>, Failure> {
+) -> Result<Vec<Step>> {
     let Pod { config, facts, .. } = pod;
     let hook = |(name, script): (_, &'run Option<String>)| {
         sidecar_hook(config, facts, name, script.as_ref())

@@ -1,7 +1,7 @@
 //! Facts that are known in the pod alone. All of them are read here, once; nothing is changed.
 
 use crate::accounts::passwd::Databases;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::flux::processors::{are_own, cores, usable};
 use crate::system::environment::find_program;
 use crate::system::files::{is_executable, read_bounded};
@@ -104,11 +104,7 @@ pub(crate) const TEMPORARY_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
 
 impl Facts {
     /// Reads the facts below `root`; `hostname` replaces the pod's own, to see the plan of another pod.
-    pub fn gather(
-        config: &AgentConfig,
-        root: &Root,
-        hostname: Option<String>,
-    ) -> Result<Self, Failure> {
+    pub fn gather(config: &AgentConfig, root: &Root, hostname: Option<String>) -> Result<Self> {
         let unknown = |what| move |error: io::Error| Failure::because(Exit::Internal, what, &error);
         let lossy = |text: OsString| text.to_string_lossy().into_owned();
         let own = || unistd::gethostname().map(lossy).map_err(io::Error::from);

@@ -28,8 +28,7 @@ impl Pod<'_> {
         format!("local://{}", self.socket().display())
     }
 
-    /// The `flux` command: absolute when it is the view's, so that no other one on the image's
-    /// `PATH` is taken for it.
+    /// The `flux` command: absolute when it is the view's, so that no other one on the image's `PATH` is taken for it.
     pub(crate) fn flux(&self) -> String {
         if self.config.view.enabled {
             format!("{}/bin/flux", self.config.layout.view())

@@ -1,6 +1,6 @@
 //! Differences between releases of flux-core on which a plan depends. The page on custom views has the whole table.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::plan::bulk::is_flux_submit;
 use crate::plan::facts::Facts;
 use crate::plan::pod::Pod;
@@ -47,7 +47,7 @@ pub(super) fn notes(facts: &Facts, config: &AgentConfig) -> Vec<String> {
 }
 
 /// Refuses a release that lacks the command by which the `workload` is submitted.
-pub(super) fn check(facts: &Facts, workload: &Workload) -> Result<(), Failure> {
+pub(super) fn check(facts: &Facts, workload: &Workload) -> Result<()> {
     let needs = match workload {
         Workload::Submit { submission }
         | Workload::Interactive { submission: Some(submission) } => {

@@ -288,11 +288,10 @@ impl Plan {
 
     /// The content of the file at `path`, if a step writes it.
     pub(crate) fn file(&self, path: &Path) -> Option<&str> {
-        let mut files = self
-            .steps
-            .iter()
-            .filter_map(|step| if let Step::WriteFile(file) = step { Some(file) } else { None });
-        files.find(|file| file.path == path).map(|file| file.content.as_str())
+        self.steps.iter().find_map(|step| {
+            let Step::WriteFile(file) = step else { return None };
+            (file.path == path).then_some(file.content.as_str())
+        })
     }
 }
 

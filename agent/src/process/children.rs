@@ -15,8 +15,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Output, Stdio};
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -55,7 +55,6 @@ impl Children {
             own.insert(pid, status);
             Ok(Running {
                 pid: Pid::from_raw(pid),
-                stdin: child.stdin.and_then(|stream| ChildStdin::from_std(stream).ok()),
                 stdout: child.stdout.and_then(|stream| ChildStdout::from_std(stream).ok()),
                 stderr: child.stderr.and_then(|stream| ChildStderr::from_std(stream).ok()),
                 ended,
@@ -64,18 +63,10 @@ impl Children {
         })
     }
 
-    /// The output of `command` for `input`. Dropping the future kills the process group of the command.
-    pub(crate) async fn output(
-        &self,
-        command: &mut Command,
-        input: Option<&str>,
-    ) -> io::Result<Output> {
-        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut running = self.spawn(command)?;
-        if let (Some(input), Some(mut stdin)) = (input, running.stdin.take()) {
-            stdin.write_all(input.as_bytes()).await?;
-        }
+    /// The output of `command` for an empty input. Dropping the future kills the process group of the command.
+    pub(crate) async fn output(&self, command: &mut Command) -> io::Result<Output> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let running = self.spawn(command)?;
         running.output().await
     }
 
@@ -131,7 +122,6 @@ fn explained(error: io::Error) -> io::Error {
 pub struct Running {
     /// Its process id, which is its process group's as well.
     pub pid: Pid,
-    pub(crate) stdin: Option<ChildStdin>,
     /// Its standard output, if that was piped.
     pub stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,

@@ -38,8 +38,7 @@ const HALT: i32 = RUNTIMES_SIGRTMIN + 3;
 type Deliveries = SignalIterator<SignalDelivery<UnixStream, WithOrigin>, WithOrigin>;
 
 /// Receives signals from the moment it is made. The kernel drops signals to PID 1 for which it has no handler, so this
-/// comes first in a run. Handlers, unlike a blocked mask, are not inherited by
-/// children.
+/// comes first in a run. Handlers, unlike a blocked mask, are not inherited by children.
 pub(crate) struct Signals {
     deliveries: Deliveries,
     has_terminal: bool,

@@ -3,7 +3,7 @@
 //! `flux run` in any byte, it becomes `flux run`.
 
 use crate::accounts::become_user::become_command;
-use crate::failure::{Failure, ended_with};
+use crate::failure::{Failure, Result, ended_with};
 use crate::plan::workload::NO_VALIDATOR;
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::system::environment::find_program;
@@ -50,7 +50,7 @@ struct Prepared {
 }
 
 /// Submits the job and becomes `flux job attach`. Returns only after a failure.
-pub(crate) fn run(submit: &Submit) -> Result<(), Failure> {
+pub(crate) fn run(submit: &Submit) -> Result<()> {
     let Prepared { flux_job, environment, jobspec } = match prepare(submit) {
         Ok(prepared) => prepared,
         Err(why) => {
@@ -111,7 +111,7 @@ pub(crate) fn limits() -> BTreeMap<&'static str, i64> {
     LIMITS.into_iter().map(|name| (name, soft(name).map_or(-1, u64::cast_signed))).collect()
 }
 
-fn become_flux_run(submit: &Submit) -> Result<(), Failure> {
+fn become_flux_run(submit: &Submit) -> Result<()> {
     let option = |name, count: Option<u32>| count.map(|count| format!("-{name}{count}"));
     let mut command = Command::new(&submit.flux);
     command.args(["run", NO_VALIDATOR]);

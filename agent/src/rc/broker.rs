@@ -1,6 +1,6 @@
 //! The broker that runs rc1 or rc3, and its socket.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::rc::order::BrokerFacts;
 use crate::rc::steps::{BACKING_MODULE, CRON_DIRECTORY, DUMP, RECOVERY, RESTORE};
 use crate::system::output::chain;
@@ -10,7 +10,7 @@ use flux_protocol::client::{BrokerAddress, NODE_ANY, SocketError};
 use std::env;
 
 /// The broker that has started this process.
-pub(super) fn from_environment() -> Result<BrokerAddress, Failure> {
+pub(super) fn from_environment() -> Result<BrokerAddress> {
     let uri = env::var("FLUX_URI").unwrap_or_default();
     let Some(socket) = uri.strip_prefix("local://") else {
         let text = format!("FLUX_URI is {uri:?}: only a broker runs this, as its rc1 or rc3");

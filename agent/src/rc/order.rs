@@ -288,17 +288,8 @@ mod tests {
     fn a_worker_loads_only_the_modules_for_its_rank() {
         let order = tasks(1, json!({})).start().unwrap();
         let names: Vec<_> = order.keys().map(String::as_str).collect();
-        let expected = [
-            "content",
-            "heartbeat",
-            "job-info",
-            "job-ingest",
-            "kvs",
-            "kvs-watch",
-            "resource",
-            "run-all-rc1",
-        ];
-        assert_eq!(names, expected);
+        let expected = "content heartbeat job-info job-ingest kvs kvs-watch resource run-all-rc1";
+        assert_eq!(names.join(" "), expected);
         assert_eq!(before(&order, "kvs"), ["content"]);
         assert!(before(&order, "job-ingest").is_empty());
     }

@@ -1,7 +1,7 @@
 //! `flux-agent rc`: runs the tasks of rc1 or rc3, each as soon as the tasks before it have ended.
 
 use crate::accounts::become_user::exec;
-use crate::failure::{Failure, NO};
+use crate::failure::{NO, Result, ended_with};
 use crate::flux::client::CLEANUP;
 use crate::plan::variables::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
@@ -63,7 +63,7 @@ pub(crate) struct Rc {
 }
 
 /// Runs the tasks of a stage. If they may differ from those of Flux, this process becomes Flux's own program instead.
-pub(crate) async fn run(rc: &Rc) -> Result<(), Failure> {
+pub(crate) async fn run(rc: &Rc) -> Result<()> {
     let broker = broker::from_environment()?;
     let prefix = Prefix::new(rc.prefix.clone(), Root::new("/"));
     let flux = prefix.flux();
@@ -79,10 +79,7 @@ pub(crate) async fn run(rc: &Rc) -> Result<(), Failure> {
         print_line(&json!(order).to_string());
         return Ok(());
     }
-    if run_all(Arc::new(runner), order).await {
-        return Ok(());
-    }
-    Err(Failure::with_code(NO, ""))
+    ended_with(if run_all(Arc::new(runner), order).await { 0 } else { NO })
 }
 
 /// Runs each task as soon as the tasks before it have ended, and returns whether all succeeded. After a failure no task is
@@ -92,13 +89,7 @@ async fn run_all(runner: Arc<TaskRunner>, order: Order) -> bool {
     let mut running = JoinSet::new();
     let mut succeeded = true;
     loop {
-        let ready: Vec<String> = waiting
-            .iter()
-            .filter(|(_, before)| before.is_empty())
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in ready {
-            waiting.remove(&name);
+        for (name, _) in waiting.extract_if(.., |_, before| before.is_empty()) {
             let runner = runner.clone();
             running.spawn(async move {
                 let ended = runner.run_task(&name).await;
@@ -204,8 +195,7 @@ impl TaskRunner {
 
     /// Sends a request over a connection of its own, as several tasks run at once.
     async fn ask(&self, topic: &str, payload: Option<&Value>) -> Result<(), SocketError> {
-        let _: Value = self.broker.ask(topic, NODE_ANY, payload).await?;
-        Ok(())
+        self.broker.ask(topic, NODE_ANY, payload).await.map(|_: Value| ())
     }
 
     fn attribute(&self, name: &str) -> Option<&str> {
@@ -315,9 +305,8 @@ impl TaskRunner {
             }
             print_line(&format!("running {}", script.display()));
             let mut command = Command::new(&script);
-            if let Err(why) =
-                run_to_end(&script, command.env(USES_MODPROBE.0, USES_MODPROBE.1)).await
-            {
+            command.env(USES_MODPROBE.0, USES_MODPROBE.1);
+            if let Err(why) = run_to_end(&script, &mut command).await {
                 print_stderr(&why);
                 succeeded = false;
             }

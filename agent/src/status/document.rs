@@ -5,29 +5,27 @@ use flux_contract::Phase;
 use flux_contract::demand::Demand;
 use flux_contract::obstacle::Obstacle;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use tokio::time::Instant;
 
 /// What a run is doing.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusReport {
     /// The phase that runs, as in [`Phase::name`].
     pub phase: String,
     /// What it does just now, as the name of the hook that runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doing: Option<String>,
     /// `lead` or `worker`.
     pub role: String,
     /// Host name of the pod.
     pub hostname: String,
     /// Rank of the broker, once it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// State the broker itself reports (`join`, `quorum`, `run`, ...), once it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_state: Option<String>,
     /// Who loads the broker's modules and removes them: `flux-agent`, or `flux` and why the agent does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules_loaded_by: Option<String>,
     /// What this release of Flux lacks that the MiniCluster asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -35,24 +33,20 @@ pub struct StatusReport {
     /// True when this rank's broker is part of the instance.
     #[serde(default)]
     pub online: bool,
-    /// True when the pod is ready: a worker when it is online, the lead at quorum. It stays so while
-    /// the broker ends.
+    /// True when the pod is ready: a worker when it is online, the lead at quorum. It stays so while the broker ends.
     #[serde(default)]
     pub ready: bool,
     /// True when the run is over, so that nothing of this will change any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
     /// How many pods the jobs of the instance need, where the operator asks for that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
     /// What keeps the broker of a worker from joining the lead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Obstacle>,
     /// How many times the broker was started again.
     #[serde(default)]
     pub restarts: u32,
     /// What went wrong last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Where the time went so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

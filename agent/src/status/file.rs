@@ -1,6 +1,6 @@
 //! The report of PID 1 in a file of its private directory, for the other processes of its container.
 
-use crate::failure::{Failure, NO};
+use crate::failure::{Failure, NO, Result};
 use crate::status::document::StatusReport;
 use crate::status::runner_lock::{RunnerState, runner_state};
 use crate::status::timing::milliseconds;
@@ -47,7 +47,7 @@ pub(crate) fn write(path: &Path, mut report: StatusReport) -> io::Result<()> {
 }
 
 /// The report of the agent that runs here.
-pub(crate) fn read(root: &Root, layout: &Layout) -> Result<StatusReport, Failure> {
+pub(crate) fn read(root: &Root, layout: &Layout) -> Result<StatusReport> {
     let failed = |why: String| Failure::with_code(NO, why);
     let path = root.at(layout.agent_status());
     let is_absent = fs::exists(&path).is_ok_and(|is_there| !is_there);

@@ -63,14 +63,11 @@ impl Progress {
             return;
         }
         let now = Instant::now();
-        let start_milliseconds = milliseconds(now - self.origin);
+        let (start_milliseconds, owned) = (milliseconds(now - self.origin), name.to_owned());
+        let phase = Phase { name: owned, start_milliseconds, duration_milliseconds: 0 };
         self.publish(|report| {
             report.phases = report.phases_until(now);
-            report.phases.push(Phase {
-                name: name.to_owned(),
-                start_milliseconds,
-                duration_milliseconds: 0,
-            });
+            report.phases.push(phase);
             report.since = Some(now);
             name.clone_into(&mut report.phase);
             report.doing = None;

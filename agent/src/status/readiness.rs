@@ -91,28 +91,24 @@ async fn respond(
     request: Request<Incoming>,
     reports: watch::Receiver<StatusReport>,
 ) -> Result<Response<String>, Infallible> {
-    let (code, text) = if request.uri().path() == Question::PATH {
-        demand(&request, reports).await
-    } else if request.uri().path() == OBSTACLE_PATH {
-        obstacle(&request, &reports)
-    } else {
-        (answer(&request, reports).await, String::new())
+    let (code, text) = match request.uri().path() {
+        READY_PATH | Question::PATH | OBSTACLE_PATH if request.method() != Method::GET => {
+            (StatusCode::METHOD_NOT_ALLOWED, String::new())
+        }
+        READY_PATH => (ready(&request, reports).await, String::new()),
+        Question::PATH => demand(&request, reports).await,
+        OBSTACLE_PATH => obstacle(&reports),
+        _ => (StatusCode::NOT_FOUND, String::new()),
     };
     let mut response = Response::new(text);
     *response.status_mut() = code;
     Ok(response)
 }
 
-async fn answer(
+async fn ready(
     request: &Request<Incoming>,
     mut reports: watch::Receiver<StatusReport>,
 ) -> StatusCode {
-    if request.uri().path() != READY_PATH {
-        return StatusCode::NOT_FOUND;
-    }
-    if request.method() != Method::GET {
-        return StatusCode::METHOD_NOT_ALLOWED;
-    }
     let wait = match request.uri().query().map(|query| query.strip_prefix("wait=")) {
         None => Some(Duration::ZERO),
         Some(seconds) => seconds.and_then(|it| it.parse().ok()).map(Duration::from_secs),
@@ -130,9 +126,6 @@ async fn demand(
     mut reports: watch::Receiver<StatusReport>,
 ) -> (StatusCode, String) {
     let refused = |code| (code, String::new());
-    if request.method() != Method::GET {
-        return refused(StatusCode::METHOD_NOT_ALLOWED);
-    }
     let question = request.uri().query().and_then(Question::of_query);
     let Some(question) = question else { return refused(StatusCode::BAD_REQUEST) };
     let wait = Duration::from_secs(question.wait_seconds).min(LONGEST_WAIT_FOR_DEMAND);
@@ -148,13 +141,7 @@ async fn demand(
 }
 
 /// What keeps the broker from its lead at the moment.
-fn obstacle(
-    request: &Request<Incoming>,
-    reports: &watch::Receiver<StatusReport>,
-) -> (StatusCode, String) {
-    if request.method() != Method::GET {
-        return (StatusCode::METHOD_NOT_ALLOWED, String::new());
-    }
+fn obstacle(reports: &watch::Receiver<StatusReport>) -> (StatusCode, String) {
     let obstacle = reports.borrow().obstacle.clone();
     let text = obstacle.and_then(|obstacle| serde_json::to_string(&obstacle).ok());
     text.map_or((StatusCode::NO_CONTENT, String::new()), |text| (StatusCode::OK, text))

@@ -109,11 +109,8 @@ impl FromStr for Limits {
                 pair.split_once('=').ok_or_else(|| format!("{pair:?} is not NAME=VALUE"))?;
             Ok((name.to_owned(), value.to_owned()))
         };
-        text.split(',')
-            .filter(|part| !part.is_empty())
-            .map(pair)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let pairs = text.split(',').filter(|part| !part.is_empty()).map(pair);
+        pairs.collect::<Result<_, _>>().map(Self)
     }
 }
 

@@ -72,12 +72,9 @@ pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Sour
 fn spack_view(root: &Path) -> Result<PathBuf, String> {
     let place = Path::new(SPACK_VIEWS);
     let entries = fs::read_dir(below(root, place)).map_err(|error| error.to_string())?;
-    let mut views: Vec<PathBuf> = entries
-        .filter_map(Result::ok)
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| place.join(entry.file_name()))
-        .filter(|view| has_flux(root, view))
-        .collect();
+    let is_real = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let views = entries.flatten().filter(is_real).map(|entry| place.join(entry.file_name()));
+    let mut views: Vec<PathBuf> = views.filter(|view| has_flux(root, view)).collect();
     views.sort();
     let current = resolve(root, Path::new(OPT_VIEW)).ok();
     match (views.as_slice(), current) {

@@ -27,7 +27,7 @@ fn an_archive_is_restored_if_it_exists() {
 
 /// The command line of the broker by `flux-agent plan`.
 fn planned_command(pod: &Pod) -> String {
-    let plan: Value = serde_json::from_str(&pod.ask("plan", &["--output", "json"]).output).unwrap();
+    let plan = pod.ask("plan", &["--output", "json"]).json();
     let words = plan["broker"]["command"].as_array().unwrap();
     words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }

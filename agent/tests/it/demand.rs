@@ -5,9 +5,7 @@ use flux_contract::Autoscale;
 use std::sync::atomic::AtomicBool;
 
 fn demand(pod: &Pod) -> Option<Value> {
-    let answer = pod.ask("status", &["--output", "json"]);
-    let status: Value = serde_json::from_str(&answer.output).ok()?;
-    status.get("demand").cloned()
+    pod.ask("status", &["--output", "json"]).json().get("demand").cloned()
 }
 
 #[test]

@@ -36,15 +36,12 @@ fn the_report_has_ranks_jobs_and_output() {
         };
         Ok(Answers::from(answer.to_string()))
     });
-    let answer = pod.ask("instance", &["--all", "--output-of", "ƒ2"]).with_code(0);
-    let report: Value = serde_json::from_str(&answer.output).unwrap();
+    let report = pod.ask("instance", &["--all", "--output-of", "ƒ2"]).with_code(0).json();
     assert_eq!(report["ranks"][0]["coresAllocated"], 1, "{report}");
     assert_eq!(report["ranks"][1]["drained"], "bad fan", "{report}");
     assert_eq!(report["ranks"][1]["up"], true, "{report}");
-    assert_eq!(
-        (&report["jobs"][0]["id"], &report["jobs"][0]["state"]),
-        (&"ƒ2".into(), &"RUN".into())
-    );
+    assert_eq!(report["jobs"][0]["id"], "ƒ2", "{report}");
+    assert_eq!(report["jobs"][0]["state"], "RUN", "{report}");
     let output = report["output"].as_str().unwrap();
     assert!(output.ends_with(" hello\n") && output.len() <= 64 << 10, "{}", output.len());
     assert_eq!(report["outputIsCut"], true);
@@ -75,8 +72,7 @@ fn output_that_cannot_be_read_is_an_error() {
         pod.ask("instance", &["--output-of", "ƒ2"])
     };
     let failed = ask(r#"{"name":"start"}"#).with_code(76);
-    assert!(failed.log.contains("job-info.eventlog-watch with errno 38"), "{}", failed.log);
-    let waits = ask(r#"{"name":"submit"}"#).with_code(0);
-    let report: Value = serde_json::from_str(&waits.output).unwrap();
+    failed.with_log("job-info.eventlog-watch with errno 38");
+    let report = ask(r#"{"name":"submit"}"#).with_code(0).json();
     assert_eq!((&report["output"], &report["outputIsCut"]), (&"".into(), &Value::Null));
 }

@@ -142,12 +142,8 @@ fn a_second_signal_or_a_lost_lead_ends_the_wait() {
     let begun = Instant::now();
     asked_twice.end();
     let (_, log) = without_lead.end();
-    assert!(
-        log.contains(
-            "resource.status with errno 113 (No route to host); ending the broker at once"
-        ),
-        "{log}"
-    );
+    let why = "resource.status with errno 113 (No route to host); ending the broker at once";
+    assert!(log.contains(why), "{log}");
     assert!(begun.elapsed() < PATIENCE / 2);
 }
 

@@ -9,14 +9,6 @@ const AGENT: &str = env!("CARGO_BIN_EXE_flux-agent");
 /// A directory with programs, libraries and, if asked for, the plugin of the shell.
 struct Scene(tempfile::TempDir);
 
-/// A job as the shell sees it.
-struct Job<'run> {
-    command: &'run [&'run str],
-    tasks: u32,
-    option: Option<&'run str>,
-    library_path: &'run Path,
-}
-
 /// The results of the script: the option `pmi` of the job, the loaded plugin, and the reason why it ended the shell.
 type Made = [Option<String>; 3];
 
@@ -52,31 +44,31 @@ impl Scene {
         assert!(compiler.status().unwrap().success(), "{to}");
     }
 
-    fn run(&self, job: &Job<'_>) -> Made {
-        self.run_in(&[], &[], job).0
+    fn run(&self, command: &[&str], tasks: u32, option: Option<&str>) -> Made {
+        self.run_in(&[], &[], command, tasks, option).0
     }
 
-    /// Runs the script for `job`, with this directory as the search path for plugins. Also returns Open MPI's variable
-    /// `OMPI_MCA_mtl`.
+    /// Runs the script for a job, with its `option` for the PMI and this directory as the search path for plugins. Also
+    /// returns Open MPI's variable `OMPI_MCA_mtl`.
     fn run_in(
         &self,
         files: &[(&str, &str)],
         variables: &[(&str, &str)],
-        job: &Job<'_>,
+        command: &[&str],
+        tasks: u32,
+        option: Option<&str>,
     ) -> (Made, Option<String>) {
         let lua = Lua::new();
         let table = |pairs: &[(&str, &str)]| lua.create_table_from(pairs.iter().copied()).unwrap();
-        let command = lua.create_sequence_from(job.command.iter().copied()).unwrap();
+        let command = lua.create_sequence_from(command.iter().copied()).unwrap();
         let task = lua.create_table_from([("command", command)]).unwrap();
-        let tasks = lua.create_sequence_from([task]).unwrap();
+        let all = lua.create_sequence_from([task]).unwrap();
         let info = lua.create_table_from([("jobspec", table(&[]))]).unwrap();
-        info.get::<Table>("jobspec").unwrap().set("tasks", tasks).unwrap();
-        info.set("ntasks", job.tasks).unwrap();
-        let options = table(&[]);
-        options.set("pmi", job.option).unwrap();
+        info.get::<Table>("jobspec").unwrap().set("tasks", all).unwrap();
+        info.set("ntasks", tasks).unwrap();
+        let options = lua.create_table_from([("pmi", option)]).unwrap();
         let directory = self.0.path().display().to_string();
-        let library_path = job.library_path.display().to_string();
-        let paths = [("PATH", &*directory), ("LD_LIBRARY_PATH", &*library_path)];
+        let paths = [("PATH", &*directory), ("LD_LIBRARY_PATH", "")];
         let environment = table(&[&paths, variables].concat());
         let made = table(&[]);
         let globals = lua.globals();
@@ -143,10 +135,7 @@ fn tasks_are_bound_to_own_cores_or_by_option() {
 fn open_mpi_5_gets_a_pmix_server_or_is_refused() {
     let scene = Scene::new();
     let program = scene.path("app").display().to_string();
-    let run = |command: &[&str], tasks, option| {
-        let library_path = Path::new("");
-        scene.run(&Job { command, tasks, option, library_path })
-    };
+    let run = |command: &[&str], tasks, option| scene.run(command, tasks, option);
     assert_eq!(run(&[&program], 1, None), some(["", ""]), "a lone task needs no other");
     for command in [&[&*program][..], &["/usr/bin/env", "A=b", "app"], &["sh", "-c", "true; app"]] {
         let [_, loaded, died] = run(command, 2, None);
@@ -179,10 +168,7 @@ fn only_clients_of_pmix_alone_need_its_server() {
     scene.library("libmpi.so.40", &["libopen-pal.so.40"]);
     scene.program("open-mpi-4", &["libmpi.so.40"]);
     scene.program("unversioned", &["libopen-pal.so"]);
-    let run = |program| {
-        let library_path = Path::new("");
-        scene.run(&Job { command: &[program], tasks: 2, option: None, library_path })
-    };
+    let run = |program| scene.run(&[program], 2, None);
     let [_, loaded, died] = run("client");
     let why = died.unwrap();
     assert!(why.contains("client is linked to PMIx, whose ranks find each other"), "{why}");
@@ -199,19 +185,17 @@ fn only_clients_of_pmix_alone_need_its_server() {
 fn programs_that_may_load_open_mpi_5_get_both_servers() {
     let scene = Scene::new();
     fs::write(scene.path("pmix.so"), "").unwrap();
-    let library_path = scene.0.path();
-    let job = Job { command: &["plain"], tasks: 2, option: None, library_path };
-    assert_eq!(scene.run(&job), some(["simple,pmix", "pmix.so"]));
+    let directory = scene.0.path().display().to_string();
+    let run = || scene.run_in(&[], &[("LD_LIBRARY_PATH", &directory)], &["plain"], 2, None).0;
+    assert_eq!(run(), some(["simple,pmix", "pmix.so"]));
     fs::remove_file(scene.path("pmix.so")).unwrap();
-    assert_eq!(scene.run(&job), some(["", ""]));
+    assert_eq!(run(), some(["", ""]));
 }
 
 #[test]
 fn open_mpi_does_not_load_networks_without_devices() {
     let scene = Scene::new();
-    let library_path = Path::new("");
-    let job = Job { command: &["plain"], tasks: 1, option: None, library_path };
-    let of = |files: &[_], variables: &[_]| scene.run_in(files, variables, &job).1;
+    let of = |files: &[_], variables: &[_]| scene.run_in(files, variables, &["plain"], 1, None).1;
     let package = |text| ("/etc/openmpi/openmpi-mca-params.conf", text);
     let debian = package("# mtl = a\nbtl = ^uct\n mtl = ^ofi \npml = ^ucx\n");
     assert_eq!(of(&[debian], &[]).as_deref(), Some("^ofi,psm,psm2"));

@@ -10,10 +10,9 @@ use std::os::unix::process::CommandExt;
 /// Findings by the name of the check, with what was seen and the remedy.
 fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
     let ended = pod.ask("doctor", &["--output", "json"]);
-    let checks: Vec<Value> = serde_json::from_str(&ended.output)
-        .unwrap_or_else(|error| panic!("{error}: {}", ended.output));
+    let checks = ended.json();
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
-    let all = checks.iter().map(|check| {
+    let all = checks.as_array().unwrap().iter().map(|check| {
         let details = format!("{} {}", text(check, "seen"), text(check, "remedy"));
         (text(check, "name"), (text(check, "finding"), details))
     });

@@ -60,10 +60,6 @@ impl Agent {
         self.asks(request).await.await.unwrap()
     }
 
-    async fn status_line(&self, request: &str) -> String {
-        self.answer(request).await.0
-    }
-
     fn wants(&self, demand: Option<Demand>) {
         self.reports.send_modify(|report| report.demand = demand);
     }
@@ -84,7 +80,7 @@ async fn the_answer_comes_when_it_is_settled() {
         let waiting = agent.asks("GET /ready?wait=1800").await;
         // Others are answered meanwhile.
         for request in ["GET /ready", "GET /ready?wait=0"] {
-            let line = agent.status_line(request).await;
+            let line = agent.answer(request).await.0;
             assert_eq!(line, "HTTP/1.1 503 Service Unavailable", "{request}");
         }
         agent.until_open(1).await;

@@ -239,9 +239,8 @@ fn a_deadline_ends_a_hook_and_workers_have_none() {
     assert!(!plan.contains("end the run"), "{plan}");
 }
 
-/// Shell text of a worker's broker that dies at once the first time, as if killed for its memory: it
-/// leaves the shell of a job in a group of its own, which has a task. Both show `$POD/job` in their
-/// command lines.
+/// Shell text of a worker's broker that dies at once the first time, as if killed for its memory: it leaves the shell
+/// of a job in a group of its own, which has a task. Both show `$POD/job` in their command lines.
 const LEAVES_A_JOB: &str = r#"
 while [ ! -e $POD/daemon-child ] || [ ! -e $POD/other-child ]; do sleep 0.02; done
 [ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; end_with_lead; }

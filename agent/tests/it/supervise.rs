@@ -92,10 +92,7 @@ fn a_signal_without_a_receiver_is_logged_once() {
     let run = pod.start(&config);
     pod.await_file("trapped");
     run.signal(Signal::SIGUSR2);
-    let status = || {
-        let text = pod.ask("status", &["--output", "json"]).output;
-        serde_json::from_str::<Value>(&text).unwrap_or_default()
-    };
+    let status = || pod.ask("status", &["--output", "json"]).json();
     await_that("the status says what is in the way", || {
         status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))
     });

@@ -1,9 +1,7 @@
 //! `completion`: the script with which a shell completes `kubectl-flux`, and the program with which kubectl does.
 
 use crate::completer::KUBECTL_NAME;
-use crate::output::print;
-use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use crate::prelude::*;
 use clap::builder::PossibleValuesParser;
 use clap_complete::env::Shells;
 use std::path::PathBuf;

@@ -1,12 +1,9 @@
 //! `cp`: copies files to or from a rank. The agent in the pod packs and unpacks them as Flux's user.
 
-use crate::connection::Connection;
 use crate::exec::{self, failure};
-use crate::minicluster::{MiniClusterRef, name};
-use crate::output::print_stderr;
+use crate::minicluster::name;
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
-use anyhow::{Context as _, Result, bail, ensure};
-use clap::Args;
 use flux_transfer::{Copied, Destination, TransferError, pack, unpack};
 use futures::FutureExt as _;
 use futures::future::{Either, ready, select};

@@ -2,23 +2,20 @@
 
 use super::validate::checker;
 use crate::completion::names;
-use crate::connection::Connection;
 use crate::duration::duration;
-use crate::minicluster::{MiniClusterRef, each, name, objects, targets};
-use crate::output::{DryRun, print, print_stderr};
-use anyhow::{Context as _, Result, anyhow, ensure};
+use crate::minicluster::{each, name, targets};
+use crate::output::DryRun;
+use crate::prelude::*;
+use anyhow::anyhow;
+use clap::ValueHint;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use futures::{StreamExt as _, stream};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::Duration;
 use tokio::time::timeout;
 
 const AT_ONCE: usize = 64;

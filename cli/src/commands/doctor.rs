@@ -1,19 +1,14 @@
 //! `doctor`: runs the checks of the agents in all ranks.
 
-use crate::connection::Connection;
 use crate::error::line;
 use crate::exec;
 use crate::exit::FAILED;
-use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
-use crate::output::{FormatArgument, paint, print, table};
+use crate::minicluster::{is_running, layout};
+use crate::output::{paint, table};
+use crate::prelude::*;
 use crate::rank_pod::over_ranks;
 use anstyle::AnsiColor;
-use anyhow::{Context as _, Result, bail};
-use clap::Args;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {

@@ -1,19 +1,14 @@
 //! `exec`, `shell` and `flux`: run a command in one rank or in all, as Flux's user.
 
 use super::logs::label;
-use crate::connection::Connection;
 use crate::error;
 use crate::exec::{self, Streams};
 use crate::exit::NOT_RUN;
-use crate::minicluster::{MiniClusterRef, NameArgument, is_running, layout};
-use crate::output::{print, print_stderr, reader_gone};
+use crate::minicluster::{is_running, layout};
+use crate::output::reader_gone;
+use crate::prelude::*;
 use crate::rank_pod::{RankPod, over_ranks};
-use anyhow::{Result, bail};
-use clap::Args;
-use kube::ResourceExt as _;
-use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, stdin};
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Exec {

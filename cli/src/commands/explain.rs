@@ -3,15 +3,10 @@
 mod evidence;
 
 use crate::commands::status::state_condition;
-use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NameArgument};
-use crate::output::{FormatArgument, bold, coloured, print};
-use anyhow::Result;
-use clap::Args;
+use crate::output::{bold, coloured};
+use crate::prelude::*;
 use evidence::Evidence;
-use flux_api::crd::{MiniCluster, State};
 use flux_api::remedies;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 

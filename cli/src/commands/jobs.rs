@@ -1,12 +1,9 @@
 //! `jobs` and `cancel`: list and cancel Flux jobs.
 
-use crate::connection::Connection;
-use crate::minicluster::NameArgument;
-use crate::output::{FormatArgument, duration, or_dash, paint, print, print_stderr, table};
+use crate::output::{duration, or_dash, paint, table};
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
-use anyhow::{Context as _, Result};
-use clap::Args;
 use flux_contract::instance::JobReport;
 use flux_protocol::job::JobStatus;
 

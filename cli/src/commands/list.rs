@@ -1,26 +1,20 @@
 //! `list`: lists the MiniClusters of one namespace or of all.
 
 use crate::completion::names;
-use crate::connection::Connection;
 use crate::error::print_error;
-use crate::minicluster::{name, objects, targets};
+use crate::minicluster::{name, targets};
 use crate::object_format::{ObjectFormat, Path};
-use crate::output::{age, coloured, or_dash, print, print_stderr, reader_gone, table};
-use anyhow::{Context as _, Result};
-use clap::Args;
+use crate::output::{age, coloured, or_dash, reader_gone, table};
+use crate::prelude::*;
 use clap_complete::engine::ArgValueCompleter;
 use flux_api::cluster::QUEUE_LABEL;
 use futures::StreamExt as _;
-use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::pin::pin;
-use std::process::ExitCode;
 use std::slice;
 
 #[derive(Debug, Args)]

@@ -3,22 +3,15 @@
 mod read;
 
 use super::status::summary;
-use crate::connection::Connection;
 use crate::duration::seconds;
-use crate::minicluster::{MiniClusterRef, NameArgument, rank, runner};
-use crate::output::{paint, print, print_line, print_stderr, reader_gone};
+use crate::minicluster::{rank, runner};
+use crate::output::{paint, print_line, reader_gone};
+use crate::prelude::*;
 use anstyle::AnsiColor::{self, Blue, BrightBlack, Cyan, Green, Magenta, Yellow};
-use anyhow::{Result, bail, ensure};
-use clap::{Args, ValueEnum};
-use flux_api::crd::MiniCluster;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use clap::ValueEnum;
 use kube::api::LogParams;
 pub(crate) use read::is_of_flux;
 use read::{Line, Log};
-use serde_json::json;
-use std::collections::BTreeMap;
 
 const COLOURS: [AnsiColor; 6] = [Cyan, Green, Magenta, Yellow, Blue, BrightBlack];
 

@@ -3,27 +3,18 @@
 mod redact;
 
 use super::version::LABELS as OPERATOR;
-use crate::connection::Connection;
 use crate::exec;
 use crate::log_stream;
-use crate::minicluster::{MiniClusterRef, NameArgument, is_of_pod, layout};
-use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use crate::minicluster::{is_of_pod, layout};
+use crate::prelude::*;
 use flate2::{Compression, write::GzEncoder};
-use flux_api::crd::MiniCluster;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME, MANAGED_BY, MANAGED_BY_VALUE, NAME};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt as _, StreamExt as _, stream};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::{ListParams, LogParams, Request};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::pin::pin;
-use std::time::Duration;
 use tar::{Builder, Header};
 use tokio::time::timeout;
 

@@ -1,11 +1,8 @@
 //! `resources`: lists the cores and GPUs of each rank, and how many are allocated to jobs.
 
-use crate::connection::Connection;
-use crate::minicluster::NameArgument;
-use crate::output::{FormatArgument, paint, print, table};
+use crate::output::{paint, table};
+use crate::prelude::*;
 use anstyle::AnsiColor;
-use anyhow::Result;
-use clap::Args;
 use flux_protocol::RankStatus;
 use std::slice;
 

@@ -1,14 +1,10 @@
 //! `resubmit`: creates a new MiniCluster with the specification of another, or runs the same one again.
 
-use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NameArgument, new_name, objects};
-use crate::output::print;
+use crate::minicluster::new_name;
+use crate::prelude::*;
 use crate::random_name::random_name;
-use anyhow::{Context as _, Result};
-use clap::Args;
 use flux_contract::labels::RESUME;
 use kube::api::{DynamicObject, ObjectMeta, PostParams};
-use serde_json::json;
 
 #[derive(Debug, Args)]
 pub(crate) struct Resubmit {

@@ -6,24 +6,19 @@ mod specification;
 
 use crate::commands::explain::explanation;
 use crate::commands::status::summary;
-use crate::connection::Connection;
 use crate::error::{line, misuse};
 use crate::exec;
-use crate::minicluster::{MiniClusterRef, layout, objects};
-use crate::output::{DryRun, print, print_stderr};
+use crate::minicluster::layout;
+use crate::output::DryRun;
+use crate::prelude::*;
 use crate::retry::{is_of_connection, is_refusal, repeated};
 use crate::signals::{Guarded, Signals, guarded};
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use clap::Args;
+use anyhow::anyhow;
 use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
-use flux_api::crd::{MiniCluster, State};
 use follow::{Progress, follow};
 use http::Request;
-use kube::ResourceExt as _;
 use kube::api::PostParams;
-use serde_json::Value;
 use specification::{Made, RunSpec};
-use std::process::ExitCode;
 
 /// How often a creation is tried whose answer does not come.
 const ATTEMPTS: u32 = 3;

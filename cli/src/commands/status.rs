@@ -2,24 +2,19 @@
 
 mod runs;
 
-use crate::connection::Connection;
 use crate::error::misuse;
-use crate::minicluster::{MiniClusterRef, NamesArgument, runner, targets};
+use crate::minicluster::{runner, targets};
 use crate::object_format::ObjectFormat;
-use crate::output::{age, bold, cells, coloured, or_dash, paint, print, table};
+use crate::output::{age, bold, cells, coloured, or_dash, paint, table};
+use crate::prelude::*;
 use crate::retry::is_of_connection;
 use anstyle::AnsiColor;
-use anyhow::{Result, anyhow};
-use clap::Args;
-use flux_api::crd::{MiniCluster, State, TimelineEntry};
+use anyhow::anyhow;
+use flux_api::crd::TimelineEntry;
 use futures::StreamExt as _;
 use futures::future::try_join_all;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::api::core::v1::ContainerState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt as _;
-use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 const WIDTH: usize = 40;
 

@@ -1,16 +1,11 @@
 //! `submit` and `attach`: submit a job to a running instance, and follow its output.
 
 use super::suspend::resume_idle;
-use crate::connection::Connection;
 use crate::exec::{self, Streams};
 use crate::exit::INTERRUPTED;
-use crate::minicluster::NameArgument;
-use crate::output::{print, print_stderr};
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
 use crate::retry::repeated;
-use anyhow::{Context as _, Result, ensure};
-use clap::Args;
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Submit {

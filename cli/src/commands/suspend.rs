@@ -2,17 +2,9 @@
 
 use super::status::summary;
 use super::wait::{Goal, end};
-use crate::connection::Connection;
-use crate::minicluster::{MiniClusterRef, NamesArgument, objects};
-use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result, bail};
-use clap::Args;
-use flux_api::crd::{MiniCluster, State};
+use crate::prelude::*;
 use flux_contract::labels::RESUME;
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
-use std::process::ExitCode;
 
 const SUSPEND: &str = "spec.suspend";
 

@@ -4,11 +4,9 @@ mod draw;
 mod state;
 
 use super::jobs::cancel;
-use crate::connection::Connection;
 use crate::error::line;
-use crate::minicluster::NameArgument;
+use crate::prelude::*;
 use crate::rank_pod::RankPod;
-use anyhow::{Context as _, Result, ensure};
 use crossterm::event::{Event, EventStream};
 use flux_contract::instance::InstanceReport;
 use futures::StreamExt as _;
@@ -17,7 +15,6 @@ use state::{Action, State};
 use std::future::{Future, pending};
 use std::io::IsTerminal as _;
 use std::pin::Pin;
-use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 const INTERVAL: Duration = Duration::from_secs(1);

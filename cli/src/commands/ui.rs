@@ -3,15 +3,9 @@
 //! While this command runs, the lead's agent serves the page on the loopback of its pod, to anyone who has the token
 //! that it has made. To reach it, a user needs the rights to exec and port-forward.
 
-use crate::connection::Connection;
 use crate::error::line;
 use crate::exec;
-use crate::minicluster::NameArgument;
-use crate::output::{print, print_stderr};
-use anyhow::{Context as _, Result, bail};
-use clap::Args;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
+use crate::prelude::*;
 use kube::api::AttachParams;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};

@@ -2,16 +2,13 @@
 
 mod server;
 
-use crate::connection::Connection;
 use crate::error::print_error;
-use crate::output::{FormatArgument, print, print_stderr};
-use anyhow::Result;
-use clap::{Args, ValueHint};
+use crate::prelude::*;
+use clap::ValueHint;
 use flux_api::cluster::validate::Defaults;
 use flux_api::offline::{self, Checker, Findings};
 use std::io::stdin;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 #[command(

@@ -1,15 +1,10 @@
 //! `version`: the versions of this plugin and of the operator, and whether they fit.
 
-use crate::connection::Connection;
 use crate::error;
-use crate::output::{FormatArgument, print, print_stderr};
-use anyhow::Result;
-use clap::Args;
+use crate::prelude::*;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt as _};
 use serde::Serialize;
-use serde_json::json;
 
 const PLUGIN: &str = env!("CARGO_PKG_VERSION");
 pub(super) const LABELS: &str =

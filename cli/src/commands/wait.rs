@@ -1,16 +1,10 @@
 //! `wait`: waits until a MiniCluster is ready or has ended.
 
 use crate::commands::status::summary;
-use crate::connection::Connection;
 use crate::duration::duration;
-use crate::minicluster::{MiniClusterRef, NamesArgument};
-use crate::output::print;
-use anyhow::{Result, bail, ensure};
-use clap::Args;
+use crate::prelude::*;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
-use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
-use std::process::ExitCode;
-use std::time::Duration;
+use flux_api::crd::MiniClusterStatus;
 use tokio::time::timeout;
 
 #[derive(Debug, Args)]

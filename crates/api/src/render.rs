@@ -29,8 +29,9 @@ pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Vio
 /// its Secret. All nodes are assumed to mount images, and all gang schedulers to be present.
 pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     let Services { headless, lead, exposed, aliases } = services(cluster);
-    let with_address =
-        |all: Vec<Service>| if cluster.begins_suspended() { Vec::new() } else { all };
+    let with_address = |all: Vec<Service>| -> Result<Vec<Value>> {
+        all.iter().filter(|_| !cluster.begins_suspended()).map(document).collect()
+    };
     let installed = install::choose(cluster, &Ok(()));
     let install = install::method(Some(&installed));
     let config = AgentConfig { install, ..agent_config(cluster, None) };
@@ -41,14 +42,10 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
         suspend(&mut desired.job, BY_SPECIFICATION.to_owned());
     }
     let mut all = vec![document(&headless)?];
-    for service in with_address(vec![lead]) {
-        all.push(document(&service)?);
-    }
+    all.extend(with_address(vec![lead])?);
     all.extend(secret_without_content(cluster)?);
     all.push(document(&desired.config_map)?);
-    for service in with_address(exposed) {
-        all.push(document(&service)?);
-    }
+    all.extend(with_address(exposed)?);
     if cluster.gang != Gang::None {
         let template = &desired.job.spec.get_or_insert_default().template;
         let scheduler = gang::choose(cluster.gang, template, &gang::GangScheduler::ALL);
@@ -56,9 +53,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
             all.push(document(&gang::join(scheduler, cluster, &mut desired.job))?);
         }
     }
-    for service in with_address(aliases) {
-        all.push(document(&service)?);
-    }
+    all.extend(with_address(aliases)?);
     all.push(document(&desired.job)?);
     // The operator creates the pod of `spec.services`, and Services with an address, only while the Job runs.
     if let Some(pod) = desired.services_pod.filter(|_| !cluster.suspend) {

@@ -8,11 +8,9 @@ pub fn cluster_domain(resolv_conf: &str, namespace: &str) -> Option<String> {
     // The last `search` line counts (resolv.conf(5)).
     let last =
         resolv_conf.lines().filter_map(|line| line.trim().strip_prefix("search")).next_back();
-    last?
-        .split_whitespace()
-        .find_map(|entry| entry.strip_prefix(&service_domain))
-        .map(|domain| domain.trim_end_matches('.').to_owned())
-        .filter(|domain| !domain.is_empty())
+    let mut entries = last?.split_whitespace();
+    let domain = entries.find_map(|entry| entry.strip_prefix(&service_domain))?;
+    Some(domain.trim_end_matches('.').to_owned()).filter(|domain| !domain.is_empty())
 }
 
 #[cfg(test)]

@@ -171,15 +171,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(last_error: &str) -> TerminationMessage {
+        let name = "command".to_owned();
+        let phase = Phase { name, start_milliseconds: 1200, duration_milliseconds: 34 };
         TerminationMessage {
             exit_code: 7,
             command_ran: true,
             last_error: Some(last_error.to_owned()),
-            phases: vec![Phase {
-                name: "command".to_owned(),
-                start_milliseconds: 1200,
-                duration_milliseconds: 34,
-            }],
+            phases: vec![phase],
             ..TerminationMessage::default()
         }
     }
@@ -211,10 +209,8 @@ mod tests {
         long.output = Some(lines.clone());
         let read = TerminationMessage::from_json(&long.to_json()).unwrap();
         let output = read.output.unwrap();
-        assert_eq!(
-            (output.len(), output.starts_with('…'), output.ends_with("399\n")),
-            (1024, true, true)
-        );
+        assert_eq!(output.len(), 1024);
+        assert!(output.starts_with('…') && output.ends_with("399\n"), "{output}");
         assert_eq!(read.phases, long.phases);
         long.phases = vec![long.phases[0].clone(); 200];
         let read = TerminationMessage::from_json(&long.to_json()).unwrap();
@@ -226,10 +222,7 @@ mod tests {
     fn messages_of_older_agents_are_read() {
         let older = r#"{"exitCode":3,"commandRan":true}"#;
         let read = TerminationMessage::from_json(older).unwrap();
-        assert_eq!(
-            (read.jobid.as_ref(), read.failed_task.as_ref(), read.output.as_ref()),
-            (None, None, None)
-        );
+        assert_eq!((&read.jobid, &read.failed_task, &read.output), (&None, &None, &None));
         assert_eq!((read.jobs, read.to_json().as_str()), (None, older));
         let newer = r#"{"exitCode":0,"commandRan":true,"jobs":{"failed":2,"ofNewerAgents":1}}"#;
         let jobs = TerminationMessage::from_json(newer).unwrap().jobs;

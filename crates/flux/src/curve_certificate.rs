@@ -30,11 +30,6 @@ impl CurveCertificate {
         Ok(Self { name: name.to_owned(), secret: Redacted::new(secret) })
     }
 
-    /// The name in the metadata; Flux uses it in its log.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The secret key, which must not be printed.
     pub const fn secret_key(&self) -> &Redacted<[u8; 32]> {
         &self.secret

@@ -165,10 +165,8 @@ mod tests {
             assert_eq!(obstacle(&environment), None);
             let system = &expected["attributes"]["system"];
             let limits = system["shell"]["options"]["rlimit"].as_object().unwrap();
-            let limits: BTreeMap<_, _> = limits
-                .iter()
-                .map(|(name, limit)| (name.as_str(), limit.as_i64().unwrap()))
-                .collect();
+            let limits = limits.iter().map(|(name, it)| (name.as_str(), it.as_i64().unwrap()));
+            let limits: BTreeMap<_, _> = limits.collect();
             assert!(limits.keys().eq(&LIMITS), "{limits:?}");
             let (counts, environment) = (counts(&flags), flux_run_environment(environment));
             let found = jobspec(counts, Slot::ONE_CORE, &command, "/tmp", &environment, &limits);

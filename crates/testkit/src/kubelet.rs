@@ -1,6 +1,7 @@
 //! The kubelets: they start the pods, report how they are, and end them when they are deleted.
 
 use super::agent::{Agent, End};
+use super::job::JobController;
 use super::nodes::Nodes;
 use super::objects::{index_of, is_broker, is_going, is_over, is_ready};
 use super::pod_status::{containers, disrupt, has_begun, running, set_ready, waiting};
@@ -10,6 +11,21 @@ use json_patch::merge;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Runs the Jobs of a cluster: the Job controller and the kubelets, as one.
+#[derive(Default)]
+pub struct Kubernetes {
+    pub jobs: JobController,
+    pub kubelet: Kubelet,
+}
+
+impl Kubernetes {
+    /// Lets the Job controller and the kubelets do one thing each.
+    pub fn act(&mut self, store: &mut Store) {
+        self.jobs.sync(store);
+        self.kubelet.step(store);
+    }
+}
 
 /// A command that a lead has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]

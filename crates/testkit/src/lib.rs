@@ -21,7 +21,6 @@ pub mod http;
 pub mod job;
 pub mod job_policy;
 pub mod kubelet;
-pub mod kubernetes;
 pub mod memory;
 pub mod nodes;
 pub mod objects;

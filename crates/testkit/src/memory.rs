@@ -32,18 +32,10 @@ pub struct Memory {
     /// Each request with its answer, and the test's notes between them.
     pub(crate) journal: Vec<String>,
     pub(crate) watches: Vec<Watch>,
-    pub(crate) delivery: Delivery,
+    /// Watches deliver all changes except those of objects of these kinds, in the plural; without a list, none.
+    pub(crate) held: Option<Vec<&'static str>>,
     pub(crate) release: Option<String>,
     pub(crate) nodes: Option<Vec<Value>>,
-}
-
-/// The changes that watches deliver.
-#[derive(Default)]
-pub(crate) enum Delivery {
-    #[default]
-    None,
-    /// All changes except those of objects of these kinds, in the plural.
-    AllExcept(Vec<&'static str>),
 }
 
 /// A request without its method.
@@ -163,7 +155,7 @@ impl Memory {
 
     /// Sends the watches the changes since the last time.
     pub(crate) fn notify_watches(&mut self) {
-        let Delivery::AllExcept(held) = &self.delivery else { return };
+        let Some(held) = &self.held else { return };
         let store = &self.store;
         self.watches
             .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.send(store));

@@ -5,14 +5,8 @@ use super::refusal::{Refusal, immutable};
 use serde_json::{Value, json};
 
 /// Fields of a Job that nobody may change. (`ValidateJobUpdate` in `pkg/apis/batch/validation`.)
-const FIXED_IN_JOBS: [&str; 6] = [
-    "selector",
-    "completionMode",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "successPolicy",
-    "managedBy",
-];
+const FIXED_IN_JOBS: &str =
+    "selector completionMode podFailurePolicy backoffLimitPerIndex successPolicy managedBy";
 
 /// Parts of a template that decide where its pods go. (`validatePodTemplateUpdate`, in the same place; of
 /// affinity only that of nodes.)
@@ -22,15 +16,8 @@ const SCHEDULING: [(&str, &[&str]); 2] = [
 ];
 
 /// Metadata that only the server writes.
-const OF_THE_SERVER: [&str; 7] = [
-    "uid",
-    "creationTimestamp",
-    "resourceVersion",
-    "generation",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "namespace",
-];
+const OF_THE_SERVER: &str = "uid creationTimestamp resourceVersion generation deletionTimestamp \
+     deletionGracePeriodSeconds namespace";
 
 /// The port of a Service of type `NodePort` that names none.
 const NODE_PORT: u16 = 30_001;
@@ -61,7 +48,7 @@ pub(crate) fn fill_in(object: &mut Value, address: impl FnOnce() -> String) {
 
 /// Gives `new` the metadata of `old` that only the server writes; then refuses it where it changes fixed fields.
 pub fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
-    for field in OF_THE_SERVER {
+    for field in OF_THE_SERVER.split(' ') {
         match old["metadata"].get(field) {
             Some(value) => new["metadata"][field] = value.clone(),
             None => drop(new["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
@@ -73,7 +60,7 @@ pub fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
     };
     match old["kind"].as_str().unwrap_or_default() {
         "Job" => {
-            if let Some(field) = FIXED_IN_JOBS.iter().find(|field| !same(field)) {
+            if let Some(field) = FIXED_IN_JOBS.split(' ').find(|field| !same(field)) {
                 return Err(immutable(&format!("spec.{field}")));
             }
             let may_differ = waits(old) && only_scheduling_differs(old, new);

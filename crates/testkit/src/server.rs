@@ -8,7 +8,7 @@
 
 use super::access::Access;
 use super::faults::Failure;
-use super::memory::{Call, Delivery, Memory, refuse};
+use super::memory::{Call, Memory, refuse};
 use super::refusal::{Refusal, conflict, refused};
 use axum::body::Body as Answer;
 use http::header::ACCEPT;
@@ -82,7 +82,7 @@ impl Server {
 
     /// From now on watches deliver all changes except those of objects of these kinds, in the plural.
     pub fn deliver_all_except(&self, held: &[&'static str]) {
-        self.with(|memory| memory.delivery = Delivery::AllExcept(held.to_vec()));
+        self.with(|memory| memory.held = Some(held.to_vec()));
     }
 
     /// Calls `work` with the memory, and sends the watches the changes.

@@ -5,7 +5,7 @@ use flux_api::cluster::validate::validate;
 use flux_api::render::render;
 use flux_testkit::access::Access;
 use flux_testkit::job::pods_of;
-use flux_testkit::kubernetes::Kubernetes;
+use flux_testkit::kubelet::Kubernetes;
 use flux_testkit::pod_status::set_unready;
 use flux_testkit::refusal::Refusal;
 use flux_testkit::rules::admit;

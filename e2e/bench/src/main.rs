@@ -25,7 +25,10 @@ enum Command {
     Brokers(brokers::Arguments),
     /// One start of `brokers`.
     #[command(hide = true)]
-    BrokersRound { round: brokers::Round },
+    BrokersRound {
+        #[arg(value_parser = |text: &str| serde_json::from_str::<brokers::Round>(text))]
+        round: brokers::Round,
+    },
 }
 
 fn main() -> ExitCode {

@@ -6,14 +6,11 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
 use kube::api::PostParams;
-use kube::core::{DynamicObject, GroupVersionKind};
-use kube::discovery::ApiResource;
+use kube::core::GroupVersionKind;
 use kube::runtime::wait::await_condition;
 use kube::runtime::watcher;
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 /// A new namespace is complete long before this deadline.
 const DEADLINE: Duration = Duration::from_mins(5);

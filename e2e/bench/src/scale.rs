@@ -19,9 +19,6 @@ use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{DownAtEnd, Kubernetes, Nodes};
 use e2e::prelude::*;
 use e2e::product::binaries;
-use kube::Client;
-use std::path::PathBuf;
-use std::process::ExitCode;
 
 const PODS: u32 = 4;
 /// How many MiniClusters are measured beside finished ones.

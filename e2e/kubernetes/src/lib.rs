@@ -8,6 +8,7 @@ pub mod cache;
 pub mod images;
 pub mod kubernetes;
 pub mod packages;
+mod prelude;
 pub mod programs;
 pub mod progress;
 pub mod wait;

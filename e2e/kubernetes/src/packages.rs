@@ -2,13 +2,9 @@
 //!
 //! None of them starts a service. etcd is built rather than installed for that reason.
 
-use crate::cache::{self, Cache};
-use crate::programs;
-use crate::progress;
-use anyhow::{Context as _, Result, bail};
+use crate::cache;
+use crate::prelude::*;
 use fs_err as fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A Debian package, and what exists if it, or an equal package, is installed: programs by name, other files by full path.
 pub type Package = (&'static str, &'static [&'static str]);

@@ -105,7 +105,7 @@ fn copies(trial: &Trial, name: &str, place: &str) -> Result<()> {
     fs::write(path("from/run"), "#!/bin/sh\n")?;
     fs::set_permissions(path("from/run"), fs::Permissions::from_mode(0o750))?;
     std::os::unix::fs::symlink("below/large", path("from/link"))?;
-    let text = |path: std::path::PathBuf| path.display().to_string();
+    let text = |path: PathBuf| path.display().to_string();
     trial.plugin_prints(&["cp", &text(path("from")), &format!("{name}:{place}copied")])?;
     trial.plugin_prints(&["cp", &format!("{name}:{place}copied"), &text(path("back"))])?;
     ensure!(fs::read(path("back/below/large"))? == large, "another content");

@@ -1,24 +1,15 @@
 //! Autoscaling: an operator, the simulated API server, and a lead that answers over a real connection.
 
-use crate::support::role;
-use crate::support::world::{
-    CLUSTER, JOB, PODS, agent_config, control, new_operator, ready, until,
-};
+use crate::prelude::*;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use flux_contract::demand::{Demand, Question};
 use flux_contract::invocation::READY_PORT;
-use flux_testkit::job::JobController;
-use flux_testkit::objects::{index_of, is_broker};
-use flux_testkit::samples::hello;
-use flux_testkit::server::Server;
-use serde_json::{Value, json};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -1,14 +1,7 @@
 //! Faults of the operator or the API server change no objects of others.
 
-use crate::support::world::{
-    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, control, create, finish, marker, of_the_job,
-    patch, put_pods, ready, status, until, with_sidecar,
-};
-use flux_api::crd::State;
+use crate::prelude::*;
 use flux_operator::controller::supervise;
-use flux_testkit::faults::Failure;
-use serde_json::{Value, json};
-use std::sync::Arc;
 
 #[tokio::test]
 async fn a_panic_is_reported_and_the_next_reconcile_succeeds() {

@@ -1,11 +1,9 @@
 //! How the agent and the view come into the pods: the requests, the built pods, and the status.
 
-use crate::support::world::{CONFIG, JOB, World};
+use crate::prelude::*;
 use flux_api::crd::{InstallMethod, Installed};
 use flux_contract::Install;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use std::time::Duration;
 
 fn node(number: usize) -> Value {
     json!({ "metadata": { "name": format!("n-{number}") }, "spec": {}, "status": { "nodeInfo": {

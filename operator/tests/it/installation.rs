@@ -2,13 +2,11 @@
 //! server of the other tests checks that the Roles allow every request (`support/role.rs`); and a test on a cluster
 //! installs them beside another operator, under Pod Security `restricted` (`e2e/tests/own_clusters/install.rs`).
 
+use crate::prelude::*;
 use clap::CommandFactory as _;
 use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
 use flux_operator::cli::Cli;
-use flux_testkit::repository::in_repository;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::read_to_string;
 
 const EVERYWHERE: &str = "operator.yaml";

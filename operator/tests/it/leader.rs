@@ -1,13 +1,9 @@
 //! Leader election: several candidates for one Lease, and faults of the API server, in paused time.
 
-use crate::support::role;
+use crate::prelude::*;
 use flux_operator::leader::{Candidate, DURATION, RENEW_DEADLINE, RETRY_PERIOD};
 use flux_operator::run::while_held;
-use flux_testkit::faults::Failure;
-use flux_testkit::server::Server;
-use serde_json::{Value, json};
 use std::future::pending;
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 

@@ -14,6 +14,7 @@ mod memory;
 mod pages;
 mod pauses;
 mod pods;
+mod prelude;
 mod reconcile;
 mod render;
 mod replaced;

@@ -1,11 +1,8 @@
 //! The operator with outdated objects in the stores of its watches.
 
-use crate::support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish, patch};
+use crate::prelude::*;
 use flux_operator::controller::{Scope, run};
-use serde_json::json;
 use std::cell::Cell;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Longest time for one test.

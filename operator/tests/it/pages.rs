@@ -27,7 +27,7 @@ fn flags() -> String {
     let run = command.find_subcommand("run").unwrap();
     let rows = run.get_arguments().filter(|flag| flag.get_env().is_some()).map(row);
     let rows: String = rows.collect();
-    format!("| flag | variable | default | what it says |\n|---|---|---|---|\n{rows}")
+    format!("| flag | variable | default | meaning |\n|---|---|---|---|\n{rows}")
 }
 
 fn row(flag: &Arg) -> String {

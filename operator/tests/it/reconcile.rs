@@ -1,13 +1,9 @@
 //! Whole reconciles of one MiniCluster, against an API server in memory.
 
-use crate::support::world::{
-    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
-};
-use flux_api::crd::State;
+use crate::prelude::*;
 use flux_testkit::any_spec::OBJECT;
 use flux_testkit::field_path::{get, leaves};
 use flux_testkit::samples::CERTIFICATE;
-use serde_json::json;
 
 #[tokio::test]
 async fn the_first_reconcile_writes_all_and_the_second_nothing() {

@@ -1,14 +1,12 @@
 //! `flux_api::render` shows the objects that the operator creates, although it does not call the code of a reconcile.
 
 use crate::install::good_nodes;
-use crate::support::world::{CLUSTER, World};
+use crate::prelude::*;
 use flux_api::cluster::validate::validate;
 use flux_api::crd::MiniCluster;
 use flux_api::render::render;
 use flux_contract::AgentConfig;
 use flux_testkit::samples::{CERTIFICATE, defaults, images};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// `objects` by kind and name, without the values that only a cluster has: the lead's address, certificates, tokens.
 fn comparable(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {

@@ -1,13 +1,9 @@
 //! Replaced pods: the simulated Job controller replaces pods by the Job's rules, whose pauses take a quarter of an hour.
 
-use crate::support::world::{JOB, PODS, World};
-use flux_api::crd::State;
+use crate::prelude::*;
 use flux_testkit::agent::End;
-use flux_testkit::kubelet::Kubelet;
-use flux_testkit::kubernetes::Kubernetes;
-use flux_testkit::objects::{index_of, is_finished, is_over, is_ready};
-use serde_json::{Value, json};
-use std::time::Duration;
+use flux_testkit::kubelet::{Kubelet, Kubernetes};
+use flux_testkit::objects::{is_finished, is_over, is_ready};
 use tokio::time::Instant;
 
 /// Longer than the longest pause.

@@ -1,8 +1,6 @@
 //! A new operator among many MiniClusters, most of which have finished.
 
-use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SERVICE, World, control, finish, until};
-use serde_json::json;
-use std::sync::Arc;
+use crate::prelude::*;
 
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 const MINICLUSTERS: usize = 200;

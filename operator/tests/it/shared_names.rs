@@ -1,11 +1,9 @@
 //! Names that several MiniClusters may use: that of a shared headless Service, and the aliases of sidecars.
 
-use crate::support::world::{CLUSTER, JOB, World, marker, with_sidecar};
+use crate::prelude::*;
 use flux_operator::controller::{Error, reconcile_one};
 use flux_testkit::collector::collect;
 use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
-use serde_json::{Value, json};
-use std::sync::Arc;
 
 const TEAM: &str = "/api/v1/namespaces/work/services/team";
 const WEB: &str = "/api/v1/namespaces/work/services/web";

@@ -1,16 +1,7 @@
 //! Requests to the API server for MiniClusters that wait, counted in paused time.
 
-use crate::support::role;
-use crate::support::world::{PODS, control, new_operator, ready};
-use flux_testkit::job::JobController;
-use flux_testkit::objects::{index_of, is_broker};
-use flux_testkit::samples::hello;
-use flux_testkit::server::Server;
+use crate::prelude::*;
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::sleep;
 
 const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";

@@ -9,8 +9,7 @@ use flux_testkit::agent::End;
 use flux_testkit::clock::Clock;
 use flux_testkit::collector::collect;
 use flux_testkit::field_path::set;
-use flux_testkit::kubelet::Kubelet;
-use flux_testkit::kubernetes::Kubernetes;
+use flux_testkit::kubelet::{Kubelet, Kubernetes};
 use flux_testkit::nodes::pods_on;
 use flux_testkit::objects::{
     condition, index_of, is_broker, is_finished, is_over, is_ready, is_suspended,

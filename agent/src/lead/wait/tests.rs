@@ -1,7 +1,7 @@
 //! Waiting for the lead with simulated probes, look-ups and time.
 
 use super::*;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::lead::probe::Stage;
 
 const SERVICE: &str = "10.96.0.5";
@@ -27,7 +27,7 @@ fn unknown() -> Result<Vec<IpAddr>, String> {
 }
 
 struct Waited {
-    result: Result<LeadFound, Failure>,
+    result: Result<LeadFound>,
     reports: Vec<String>,
     causes: Vec<ObstacleCause>,
     probed: Vec<Duration>,
@@ -187,10 +187,8 @@ async fn without_an_address_the_name_is_looked_up_each_time() {
     let resolved = |now| if now < Duration::from_secs(1) { unknown() } else { Ok(vec![ip(POD)]) };
     let waited = run(None, 60, |_, _| Outcome::Accepted, resolved).await;
     assert_eq!(waited.found().address.ip(), ip(POD));
-    assert_eq!(
-        waited.reports,
-        ["waiting for the lead broker: name hello-0.hello does not exist in DNS (yet)"]
-    );
+    let report = "waiting for the lead broker: name hello-0.hello does not exist in DNS (yet)";
+    assert_eq!(waited.reports, [report]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,10 +207,8 @@ async fn reports_come_with_every_change_and_every_ten_seconds() {
     assert_eq!(causes, [port, port, port, certificate]);
     assert!(reports[0].starts_with("waiting for the lead broker: 10.96.0.5:8050: connection"));
     assert!(reports[1].starts_with("still waiting for the lead broker after 10 s"));
-    assert!(
-        reports[3]
-            .starts_with("WARNING: waiting for the lead broker: 10.96.0.5:8050: the server closed")
-    );
+    let warning = "WARNING: waiting for the lead broker: 10.96.0.5:8050: the server closed";
+    assert!(reports[3].starts_with(warning));
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use flux_contract::{
 use flux_protocol::{CurveCertificate, Hostlist};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -194,15 +195,16 @@ impl Pod {
     }
 
     pub fn agent(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.layout().agent());
+        let mut command = self.program(self.layout().agent(), std::env::var_os("PATH").unwrap());
+        command.args(arguments).env("HOME", self.at("work"));
         command
-            .args(arguments)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.at("work"))
-            .env("POD", self.directory.path())
-            .current_dir(self.at("work"))
-            .stdin(Stdio::null());
+    }
+
+    /// `program` in the working directory of this pod, with the variables `PATH` and `POD` alone.
+    fn program(&self, program: impl AsRef<OsStr>, path: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", path).env("POD", self.directory.path());
+        command.current_dir(self.at("work")).stdin(Stdio::null());
         command
     }
 
@@ -250,10 +252,6 @@ impl Pod {
                     let newest: Vec<_> = history.lines().rev().collect();
                     Ok(format!("{{\"jobs\":[{}]}}", newest.join(",")))
                 }
-                "job-manager.kill" => {
-                    fs::write(pod.join("signalled"), payload).map_err(|_| NO_SERVICE)?;
-                    Ok(String::new())
-                }
                 "job-info.lookup" => {
                     let is_execution = payload.contains("guest.exec.eventlog");
                     let file = pod.join(if is_execution { "execution" } else { "events" });
@@ -263,8 +261,9 @@ impl Pod {
                     let key = if is_execution { "guest.exec.eventlog" } else { "eventlog" };
                     Ok(serde_json::json!({ key: log }).to_string())
                 }
-                "runat.push" => {
-                    fs::write(pod.join("cleanup"), payload).map_err(|_| NO_SERVICE)?;
+                "job-manager.kill" | "runat.push" => {
+                    let file = if topic == "runat.push" { "cleanup" } else { "signalled" };
+                    fs::write(pod.join(file), payload).map_err(|_| NO_SERVICE)?;
                     Ok(String::new())
                 }
                 "job-list.job-stats" => {
@@ -316,7 +315,7 @@ impl Pod {
 
     /// `program` as somebody starts it who has entered this pod: with the client beside the agent, and a
     /// configuration whose only host is this machine.
-    pub fn entered(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn entered(&self, program: impl AsRef<OsStr>) -> Command {
         let client = self.layout().client();
         if !fs::exists(&client).unwrap() {
             symlink(self.layout().agent(), client).unwrap();
@@ -325,14 +324,8 @@ impl Pod {
         let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
         config.network.bootstrap = Bootstrap::Root { hosts: Hostlist::parse(&own).unwrap() };
         self.write_config(&config);
-        let mut command = Command::new(program);
-        command
-            .env_clear()
-            .env("FLUX_AGENT_CONFIG", self.at("flux_operator/config/agent.toml"))
-            .env("PATH", "/usr/bin:/bin")
-            .env("POD", self.at(""))
-            .current_dir(self.at("work"))
-            .stdin(Stdio::null());
+        let mut command = self.program(program, "/usr/bin:/bin");
+        command.env("FLUX_AGENT_CONFIG", self.at("flux_operator/config/agent.toml"));
         command
     }
 
@@ -427,6 +420,11 @@ impl Ended {
         self
     }
 
+    /// The output as JSON; `null` where it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.output).unwrap_or_default()
+    }
+
     pub fn with_output(self, output: &str) -> Self {
         assert_eq!(self.output, output, "{}", self.log);
         self
@@ -438,8 +436,7 @@ impl Ended {
     }
 }
 
-/// Says that the test that calls this ends here, and `why`: past the capture of the test runner, which
-/// would hide it.
+/// Says that the test that calls this ends here, and `why`: past the capture of the test runner, which would hide it.
 pub fn skip(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(std::io::stderr(), "{test}: skipped: {}", why.trim());

@@ -11,8 +11,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// `run` as the first process of a namespace, not started yet; `None`, and a word why, where no
-/// namespace can be made.
+/// `run` as the first process of a namespace, not started yet; `None`, and a word why, where no namespace can be made.
 pub fn first_process(pod: &Pod, run: &Command) -> Option<Command> {
     static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
     let refusal = REFUSAL.get_or_init(|| {

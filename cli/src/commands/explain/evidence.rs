@@ -1,24 +1,20 @@
 //! Gathers from the cluster what explains the state of a MiniCluster.
 
 use crate::commands::logs::is_of_flux;
-use crate::connection::Connection;
 use crate::error;
 use crate::log_stream::whole;
-use crate::minicluster::{MiniClusterRef, is_of_pod, layout, rank, runner, runner_state};
+use crate::minicluster::{is_of_pod, layout, rank, runner, runner_state};
 use crate::output::age;
+use crate::prelude::*;
 use crate::rank_pod::agent_report;
-use anyhow::{Context as _, Result};
-use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_api::crd::MiniClusterStatus;
 use flux_contract::TerminationMessage;
 use futures::future::join_all;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::Event;
 use kube::api::{ListParams, LogParams};
 use serde::Serialize;
-use serde_json::Value;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const MAX_RANKS: usize = 8;
 const OUTPUT_LINES: usize = 10;

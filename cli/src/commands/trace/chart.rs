@@ -1,14 +1,11 @@
 //! The chart as a value: the stages of each rank's pod, in milliseconds from the creation of the MiniCluster.
 
 use crate::minicluster::runner_state;
-use flux_api::crd::MiniCluster;
+use crate::prelude::*;
 use flux_contract::{Phase, TerminationMessage};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::api::core::v1::ContainerState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// The pod waits for a node.
 pub(super) const SCHEDULE: &str = "schedule";

@@ -1,18 +1,13 @@
 //! `validate --dry-run=server`: lets the API server check the objects of a MiniCluster with a dry run.
 
 use crate::commands::render::objects_of;
-use crate::connection::Connection;
-use anyhow::{Context as _, Result};
+use crate::prelude::*;
 use flux_api::cluster::validate::Defaults;
-use flux_api::crd::MiniCluster;
 use flux_api::images::AGENT_IMAGE;
 use flux_api::objects::Images;
 use flux_api::offline::{Document, Remark};
 use kube::api::{ApiResource, DynamicObject, PostParams, TypeMeta};
 use kube::core::{GroupVersionKind, Status};
-use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Adds the refusals of the API server to the findings of `document`, unless it has faults already.
 pub(super) async fn check(connection: &Connection, document: &mut Document) -> Result<()> {

@@ -16,41 +16,13 @@ pub const RUN_ID_ANNOTATION: &str = "flux-framework.org/run-id";
 /// Prefix of the run keys in the agents' `ConfigMap`.
 pub const RUN_KEY: &str = "run-";
 
-/// Parts of a specification whose fields are hashed one by one; any other field is hashed as a whole.
-const SECTIONS: [&str; 15] = [
-    "",
-    "containers",
-    "containers[]",
-    "containers[].commands",
-    "flux",
-    "flux.bursting",
-    "flux.container",
-    "flux.scheduler",
-    "logging",
-    "network",
-    "pod",
-    "scheduling",
-    "services",
-    "services[]",
-    "services[].commands",
-];
+/// Parts of a specification, beside itself, whose fields are hashed one by one; any other field is hashed as a whole.
+const SECTIONS: &str = "containers containers[] containers[].commands flux flux.bursting flux.container \
+     flux.scheduler logging network pod scheduling services services[] services[].commands";
 
 /// Fields that may change while an instance runs, or that have checks of their own.
-const CHANGEABLE: [&str; 13] = [
-    "autoscale",
-    "backoffLimit",
-    "cleanup",
-    "deadlineSeconds",
-    "flux.minimalService",
-    "jobLabels",
-    "maxSize",
-    "minSize",
-    "runId",
-    "size",
-    "startDeadlineSeconds",
-    "suspend",
-    "ttlSecondsAfterFinished",
-];
+const CHANGEABLE: &str = "autoscale backoffLimit cleanup deadlineSeconds flux.minimalService jobLabels maxSize minSize \
+     runId size startDeadlineSeconds suspend ttlSecondsAfterFinished";
 
 const SERVICES: &str = "services";
 
@@ -91,7 +63,7 @@ impl FixedFields {
     fn noted_on(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let fields =
             annotations.get(FIELDS_ANNOTATION)?.split(',').filter_map(|it| it.split_once('='));
-        let fixed = fields.filter(|(path, _)| !CHANGEABLE.contains(path));
+        let fixed = fields.filter(|(path, _)| !is_among(path, CHANGEABLE));
         Some(Self(fixed.map(|(path, hash)| (path.to_owned(), hash.to_owned())).collect()))
     }
 
@@ -166,9 +138,13 @@ fn hashes(spec: &MiniClusterSpec) -> BTreeMap<String, String> {
     hashes
 }
 
+fn is_among(word: &str, words: &str) -> bool {
+    words.split(' ').any(|it| it == word)
+}
+
 /// Adds the hashes of `value` at `path`; `pattern` is the path without positions.
 fn collect(path: &str, pattern: &str, value: &Value, hashes: &mut BTreeMap<String, String>) {
-    let is_section = SECTIONS.contains(&pattern);
+    let is_section = pattern.is_empty() || is_among(pattern, SECTIONS);
     if let Some(fields) = value.as_object().filter(|_| is_section) {
         let dot = if path.is_empty() { "" } else { "." };
         for (name, value) in fields {
@@ -179,7 +155,7 @@ fn collect(path: &str, pattern: &str, value: &Value, hashes: &mut BTreeMap<Strin
         for (position, value) in elements.iter().enumerate() {
             collect(&format!("{path}[{position}]"), &format!("{pattern}[]"), value, hashes);
         }
-    } else if !value.is_null() && !CHANGEABLE.contains(&pattern) {
+    } else if !value.is_null() && !is_among(pattern, CHANGEABLE) {
         hashes.insert(path.to_owned(), short_hash(value.to_string().as_bytes()));
     }
 }

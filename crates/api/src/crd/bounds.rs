@@ -23,29 +23,12 @@ const KEY_LIMIT: u64 = 317;
 pub const SPECIFICATION_LIMIT: usize = 262_144;
 
 /// Fields, and maps of fields, that contain a script or a document.
-const TEXTS: [&str; 17] = [
-    "annotations",
-    "brokerConfig",
-    "brokerPre",
-    "command",
-    "environment",
-    "hostlist",
-    "init",
-    "post",
-    "postStartExec",
-    "pre",
-    "preBroker",
-    "preCommand",
-    "preStopExec",
-    "preWorker",
-    "script",
-    "servicePre",
-    "workerPre",
-];
+const TEXTS: &str = "annotations brokerConfig brokerPre command environment hostlist init post postStartExec pre \
+     preBroker preCommand preStopExec preWorker script servicePre workerPre";
 
 /// Adds missing limits to `schema`, the schema of the field `name`.
 pub(super) fn bound(name: &str, schema: &mut Map<String, Value>) {
-    let is_text = TEXTS.contains(&name);
+    let is_text = TEXTS.split(' ').any(|text| text == name);
     match schema.get("type").and_then(Value::as_str) {
         Some("array") => limit(schema, "maxItems", LIST_LIMIT),
         Some("object") if !schema.contains_key("properties") => {

@@ -1,14 +1,13 @@
 //! The status of a MiniCluster. The operator never decides by it, but keeps in it facts of a finished run whose pods
 //! are gone, such as timeline and size.
 
-use arrayvec::{ArrayString, CapacityError};
+use arrayvec::ArrayString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
+use serde_with::skip_serializing_none;
 use std::fmt;
-use std::str::FromStr;
 
 /// What the operator observed.
 #[skip_serializing_none]
@@ -210,7 +209,7 @@ pub struct TimelineEntry {
 }
 
 /// The conditions of a MiniCluster in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum State {
     /// Accepted; no pod runs yet.
     Pending,
@@ -232,6 +231,7 @@ pub enum State {
     Invalid,
     /// A state that only a newer operator writes.
     #[schemars(skip)]
+    #[serde(untagged)]
     Other(ArrayString<32>),
 }
 
@@ -260,24 +260,5 @@ impl fmt::Display for State {
             return fmt::Display::fmt(name, formatter);
         }
         fmt::Debug::fmt(self, formatter)
-    }
-}
-
-impl FromStr for State {
-    type Err = CapacityError;
-
-    fn from_str(text: &str) -> Result<Self, CapacityError> {
-        Ok(match text {
-            "Pending" => Self::Pending,
-            "Starting" => Self::Starting,
-            "Running" => Self::Running,
-            "Degraded" => Self::Degraded,
-            "Ending" => Self::Ending,
-            "Complete" => Self::Complete,
-            "Failed" => Self::Failed,
-            "Suspended" => Self::Suspended,
-            "Invalid" => Self::Invalid,
-            other => Self::Other(ArrayString::from(other).map_err(CapacityError::simplify)?),
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! The service job-info: the eventlogs of jobs (flux-core, `src/modules/job-info`).
 
-use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, field, within};
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, Result, field, within};
 use crate::eventlog::{self, Event, OutputEvent};
 use nix::errno::Errno;
 use serde_json::{Value, json};
@@ -26,11 +26,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 const SLACK: usize = 1 << 20;
 
 /// The eventlog `log` of job `id` so far: an event on each line.
-pub async fn eventlog(
-    socket: &mut BrokerSocket,
-    id: u64,
-    log: &str,
-) -> Result<String, SocketError> {
+pub async fn eventlog(socket: &mut BrokerSocket, id: u64, log: &str) -> Result<String> {
     let asked = json!({ "id": id, "keys": [log], "flags": 0 });
     let found: Value = socket.ask_lead("job-info.lookup", &asked).await?;
     Ok(found[log].as_str().unwrap_or_default().to_owned())
@@ -45,18 +41,13 @@ pub async fn events(broker: &BrokerAddress, id: u64, log: &str) -> Option<Vec<Ev
 
 /// Asks for each event of the eventlog `log` of job `id`, from the first one, while the eventlog grows. Only [`next_event`]
 /// may follow.
-pub async fn follow(
-    socket: &mut BrokerSocket,
-    id: u64,
-    log: &str,
-    flags: u32,
-) -> Result<(), SocketError> {
+pub async fn follow(socket: &mut BrokerSocket, id: u64, log: &str, flags: u32) -> Result<()> {
     let asked = json!({ "id": id, "path": log, "flags": flags });
     socket.stream(WATCH, LEAD, Some(&asked)).await
 }
 
 /// Waits for the next event of the eventlog that is followed, one line; none at its end.
-pub async fn next_event(socket: &mut BrokerSocket) -> Result<Option<String>, SocketError> {
+pub async fn next_event(socket: &mut BrokerSocket) -> Result<Option<String>> {
     // The mark of the end is an answer without a payload.
     let next = socket.next::<Option<Value>>(WATCH).await?.flatten();
     next.map(|watched| field(watched, "event")).transpose()
@@ -69,7 +60,7 @@ pub async fn output(
     id: u64,
     stream: Option<&str>,
     limit: usize,
-) -> Result<(Vec<u8>, bool), SocketError> {
+) -> Result<(Vec<u8>, bool)> {
     let mut last = LastBytes::new(limit);
     // Before the job starts, Flux would wait for the start.
     let has_started = |event: &str| Event::parse(event).is_some_and(|event| event.name == "start");

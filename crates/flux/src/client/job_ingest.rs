@@ -1,6 +1,6 @@
 //! The service job-ingest: the submission of jobs.
 
-use crate::client::socket::{BrokerSocket, SocketError, field};
+use crate::client::socket::{BrokerSocket, Result, field};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub async fn submit(
     uid: u32,
     urgency: u64,
     is_validated: bool,
-) -> Result<u64, SocketError> {
+) -> Result<u64> {
     let asked = request(jobspec, uid, urgency, is_validated);
     field(socket.ask_lead("job-ingest.submit", &asked).await?, "id")
 }

@@ -1,6 +1,6 @@
 //! The service job-list: the jobs of an instance (flux-core, `src/modules/job-list`).
 
-use crate::client::socket::{BrokerSocket, LEAD, SocketError, field};
+use crate::client::socket::{BrokerSocket, LEAD, Result, field};
 use crate::idset::{ids_of, idset};
 use crate::job::{JobState, JobStatus};
 use nix::errno::Errno;
@@ -102,7 +102,7 @@ pub async fn list<Entry: DeserializeOwned>(
     limit: usize,
     attributes: &str,
     constraint: &Value,
-) -> Result<Vec<Entry>, SocketError> {
+) -> Result<Vec<Entry>> {
     let attributes: Vec<_> = attributes.split_whitespace().collect();
     let asked = json!({ "max_entries": limit, "attrs": attributes, "constraint": constraint });
     let List { jobs } = socket.ask_lead(LIST, &asked).await?;
@@ -110,7 +110,7 @@ pub async fn list<Entry: DeserializeOwned>(
 }
 
 /// The jobs that wait for resources and are not held, in the order in which they get them; of very many the first ones.
-pub async fn waiting(socket: &mut BrokerSocket) -> Result<Vec<WaitingJob>, SocketError> {
+pub async fn waiting(socket: &mut BrokerSocket) -> Result<Vec<WaitingJob>> {
     let attributes = "state priority ntasks nnodes ncores";
     let constraint = json!({ "states": [JobState::Sched.name()] });
     let jobs: Vec<Job> = list(socket, WAITING_LIMIT, attributes, &constraint).await?;
@@ -130,7 +130,7 @@ pub async fn running_on(
     socket: &mut BrokerSocket,
     ranks: &[u32],
     limit: usize,
-) -> Result<Vec<u64>, SocketError> {
+) -> Result<Vec<u64>> {
     let states = json!({ "states": [RUNNING] });
     let constraint = json!({ "and": [states, { "ranks": [idset(ranks)] }] });
     match list::<Job>(socket, limit, "", &constraint).await {
@@ -157,16 +157,12 @@ fn list_id(id: u64, state: Option<JobState>) -> Value {
 }
 
 /// The job `id`. With a `state`, the job has to be about to reach it.
-pub async fn find(
-    socket: &mut BrokerSocket,
-    id: u64,
-    state: Option<JobState>,
-) -> Result<Job, SocketError> {
+pub async fn find(socket: &mut BrokerSocket, id: u64, state: Option<JobState>) -> Result<Job> {
     field(socket.ask_lead(LIST_ID, &list_id(id, state)).await?, "job")
 }
 
 /// Waits until the job `id` has ended, without a limit.
-pub async fn wait_for_end(socket: &mut BrokerSocket, id: u64) -> Result<Job, SocketError> {
+pub async fn wait_for_end(socket: &mut BrokerSocket, id: u64) -> Result<Job> {
     let asked = list_id(id, Some(JobState::Inactive));
     field(socket.ask(LIST_ID, LEAD, Some(&asked)).await?, "job")
 }
@@ -196,7 +192,7 @@ impl JobCounts {
 }
 
 /// Counts the jobs of the instance.
-pub async fn count(socket: &mut BrokerSocket) -> Result<JobCounts, SocketError> {
+pub async fn count(socket: &mut BrokerSocket) -> Result<JobCounts> {
     socket.ask_lead("job-list.job-stats", &json!({})).await
 }
 

@@ -1,6 +1,6 @@
 //! The service job-manager (flux-core, `src/modules/job-manager`): the jobs of this user, queues, the journal.
 
-use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, field};
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, Result, field};
 use crate::eventlog::Event;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -66,29 +66,23 @@ async fn ask<Field: DeserializeOwned>(
 }
 
 /// Cancels the job `id`, for a reason if one is given.
-pub async fn cancel(
-    socket: &mut BrokerSocket,
-    id: u64,
-    reason: Option<&str>,
-) -> Result<(), SocketError> {
+pub async fn cancel(socket: &mut BrokerSocket, id: u64, reason: Option<&str>) -> Result<()> {
     let mut asked = json!({ "id": id, "severity": 0, "type": "cancel" });
     if let Some(reason) = reason {
         asked["note"] = reason.into();
     }
-    let _: Value = socket.ask_lead("job-manager.raise", &asked).await?;
-    Ok(())
+    socket.ask_lead("job-manager.raise", &asked).await.map(|_: Value| ())
 }
 
 /// Sends the signal to the processes of the job `id`, which has to run.
-pub async fn signal(broker: &BrokerAddress, id: u64, signal: i32) -> Result<(), SocketError> {
+pub async fn signal(broker: &BrokerAddress, id: u64, signal: i32) -> Result<()> {
     let asked = json!({ "id": id, "signum": signal });
-    let _: Value = broker.ask("job-manager.kill", LEAD, Some(&asked)).await?;
-    Ok(())
+    broker.ask("job-manager.kill", LEAD, Some(&asked)).await.map(|_: Value| ())
 }
 
 /// Starts all named queues (flux-config-queues(5)) and gives their names. Flux leaves them stopped until somebody starts
 /// them, and gives no reason why a job waits in one.
-pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>, SocketError> {
+pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>> {
     let mut socket = broker.connect().await?;
     let listed = socket.ask_lead("job-manager.queue-list", &json!({})).await?;
     let queues: Vec<String> = field(listed, "queues")?;
@@ -100,11 +94,11 @@ pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>, SocketE
 }
 
 /// Asks for the events of all jobs, first those of the backlog. Only [`next_entry`] may follow.
-pub async fn follow_journal(socket: &mut BrokerSocket) -> Result<(), SocketError> {
+pub async fn follow_journal(socket: &mut BrokerSocket) -> Result<()> {
     socket.stream(JOURNAL, LEAD, Some(&json!({ "full": false }))).await
 }
 
 /// Waits for the next entry of the journal; none at its end.
-pub async fn next_entry(socket: &mut BrokerSocket) -> Result<Option<JournalEntry>, SocketError> {
+pub async fn next_entry(socket: &mut BrokerSocket) -> Result<Option<JournalEntry>> {
     socket.next(JOURNAL).await
 }

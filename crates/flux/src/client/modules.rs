@@ -1,6 +1,6 @@
 //! The modules of a broker, among them the scheduler.
 
-use crate::client::socket::{BrokerAddress, NODE_ANY, SocketError, field};
+use crate::client::socket::{BrokerAddress, NODE_ANY, Result, field};
 use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -30,7 +30,7 @@ pub struct Module {
 }
 
 /// The modules of the broker.
-pub async fn modules(broker: &BrokerAddress) -> Result<Vec<Module>, SocketError> {
+pub async fn modules(broker: &BrokerAddress) -> Result<Vec<Module>> {
     field(broker.ask("module.list", NODE_ANY, None).await?, "mods")
 }
 
@@ -52,7 +52,7 @@ pub async fn wait_for_scheduler(broker: BrokerAddress) -> Option<bool> {
 }
 
 /// Waits until the broker lists the module `name`.
-pub async fn wait_for_module(broker: &BrokerAddress, name: &str) -> Result<(), SocketError> {
+pub async fn wait_for_module(broker: &BrokerAddress, name: &str) -> Result<()> {
     while !modules(broker).await?.iter().any(|module| module.name == name) {
         sleep(MODULE_INTERVAL).await;
     }

@@ -1,7 +1,7 @@
 //! The service resource: the ranks of an instance, which are up, drained, or allocated to jobs (flux-core,
 //! `src/modules/resource`).
 
-use crate::client::socket::{BrokerSocket, SocketError};
+use crate::client::socket::{BrokerSocket, Result};
 use crate::idset::{ids_of, idset};
 use crate::resource_set::{RankStatus, ResourceSet, Resources};
 use serde::Deserialize;
@@ -47,28 +47,24 @@ impl Status {
 }
 
 /// Asks which ranks are drained or offline.
-pub async fn status(socket: &mut BrokerSocket) -> Result<Status, SocketError> {
+pub async fn status(socket: &mut BrokerSocket) -> Result<Status> {
     socket.ask_lead("resource.status", &json!({})).await
 }
 
 /// All ranks of the instance.
-pub async fn ranks(socket: &mut BrokerSocket) -> Result<Vec<RankStatus>, SocketError> {
+pub async fn ranks(socket: &mut BrokerSocket) -> Result<Vec<RankStatus>> {
     let scheduled = socket.ask_lead("resource.sched-status", &json!({})).await?;
     Ok(joined(&scheduled, &status(socket).await?))
 }
 
 /// Drains `ranks`: they get no new jobs, and those that run there may end (flux-resource(1)).
-pub async fn drain(
-    socket: &mut BrokerSocket,
-    ranks: &[u32],
-    reason: &str,
-) -> Result<(), SocketError> {
+pub async fn drain(socket: &mut BrokerSocket, ranks: &[u32], reason: &str) -> Result<()> {
     let asked = json!({ "targets": idset(ranks), "reason": reason });
     socket.ask_lead("resource.drain", &asked).await
 }
 
 /// Lets `rank` get jobs again.
-pub async fn undrain(socket: &mut BrokerSocket, rank: u32) -> Result<(), SocketError> {
+pub async fn undrain(socket: &mut BrokerSocket, rank: u32) -> Result<()> {
     socket.ask_lead("resource.undrain", &json!({ "targets": rank.to_string() })).await
 }
 

@@ -61,6 +61,9 @@ pub enum SocketError {
     Malformed { what: &'static str },
 }
 
+/// The result of a request.
+pub(crate) type Result<T> = std::result::Result<T, SocketError>;
+
 impl SocketError {
     /// Whether no broker listens at the socket.
     pub fn is_closed(&self) -> bool {
@@ -78,8 +81,8 @@ impl SocketError {
 pub async fn within<Answer>(
     limit: Duration,
     topic: &str,
-    answer: impl Future<Output = Result<Answer, SocketError>>,
-) -> Result<Answer, SocketError> {
+    answer: impl Future<Output = Result<Answer>>,
+) -> Result<Answer> {
     let silent = |_| Err(SocketError::Silent { topic: topic.to_owned() });
     timeout(limit, answer).await.unwrap_or_else(silent)
 }
@@ -100,12 +103,12 @@ impl BrokerAddress {
         topic: &str,
         node: u32,
         payload: Option<&Value>,
-    ) -> Result<Answer, SocketError> {
+    ) -> Result<Answer> {
         self.connect().await?.ask(topic, node, payload).await
     }
 
     /// Opens a connection. While the broker has too many to accept, this waits.
-    pub async fn connect(&self) -> Result<BrokerSocket, SocketError> {
+    pub async fn connect(&self) -> Result<BrokerSocket> {
         let stream = loop {
             match connected(&self.socket, self.owner) {
                 // A broker has five places for those that it has not accepted yet (flux-core, `usock.c`).
@@ -165,7 +168,7 @@ impl BrokerSocket {
         topic: &str,
         node: u32,
         payload: Option<&Value>,
-    ) -> Result<Answer, SocketError> {
+    ) -> Result<Answer> {
         self.send(topic, node, payload, false).await?;
         self.receive(topic).await
     }
@@ -175,26 +178,18 @@ impl BrokerSocket {
         &mut self,
         topic: &str,
         payload: &Value,
-    ) -> Result<Answer, SocketError> {
+    ) -> Result<Answer> {
         within(LEAD_TIMEOUT, topic, self.ask(topic, LEAD, Some(payload))).await
     }
 
     /// Sends a request to which the broker `node` answers more than once. Only [`Self::next`] may follow. The broker ends
     /// its work for the request with the connection.
-    pub async fn stream(
-        &mut self,
-        topic: &str,
-        node: u32,
-        payload: Option<&Value>,
-    ) -> Result<(), SocketError> {
+    pub async fn stream(&mut self, topic: &str, node: u32, payload: Option<&Value>) -> Result<()> {
         self.send(topic, node, payload, true).await
     }
 
     /// Waits for the next answer of that stream; none at its end (RFC 6).
-    pub async fn next<Answer: DeserializeOwned>(
-        &mut self,
-        topic: &str,
-    ) -> Result<Option<Answer>, SocketError> {
+    pub async fn next<Answer: DeserializeOwned>(&mut self, topic: &str) -> Result<Option<Answer>> {
         match self.receive(topic).await {
             Err(error) if error.is(Errno::ENODATA) => Ok(None),
             answer => answer.map(Some),
@@ -207,7 +202,7 @@ impl BrokerSocket {
         node: u32,
         payload: Option<&Value>,
         streaming: bool,
-    ) -> Result<(), SocketError> {
+    ) -> Result<()> {
         self.matchtag = self.matchtag.wrapping_add(1).max(1);
         let request = Message {
             kind: REQUEST,
@@ -226,7 +221,7 @@ impl BrokerSocket {
     pub(super) async fn receive<Answer: DeserializeOwned>(
         &mut self,
         topic: &str,
-    ) -> Result<Answer, SocketError> {
+    ) -> Result<Answer> {
         let exchange = SocketError::Exchange;
         let mut head = [0; HEAD];
         self.stream.read_exact(&mut head).await.map_err(exchange)?;
@@ -243,20 +238,13 @@ impl BrokerSocket {
 }
 
 /// The field `name` of an answer.
-pub(super) fn field<Field: DeserializeOwned>(
-    mut answer: Value,
-    name: &str,
-) -> Result<Field, SocketError> {
+pub(super) fn field<Field: DeserializeOwned>(mut answer: Value, name: &str) -> Result<Field> {
     let field = answer.get_mut(name).map(Value::take).unwrap_or_default();
     serde_json::from_value(field).map_err(|_| SocketError::Malformed { what: UNEXPECTED })
 }
 
 /// Reads the frames of an answer.
-fn answer_of<Answer: DeserializeOwned>(
-    topic: &str,
-    matchtag: u32,
-    body: &[u8],
-) -> Result<Answer, SocketError> {
+fn answer_of<Answer: DeserializeOwned>(topic: &str, matchtag: u32, body: &[u8]) -> Result<Answer> {
     let malformed = |what| SocketError::Malformed { what };
     let message = Message::decode(body).map_err(malformed)?;
     if message.kind != RESPONSE {

@@ -3,7 +3,6 @@
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// What an instance runs once all its brokers are there.
 pub(super) const COMMAND: &str = "touch /run/quorum; exec sleep infinity";
@@ -54,12 +53,4 @@ pub(crate) struct Round {
     /// The program of an agent.
     pub(super) agent: PathBuf,
     pub(super) setup: Setup,
-}
-
-impl FromStr for Round {
-    type Err = serde_json::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        serde_json::from_str(text)
-    }
 }

@@ -12,9 +12,6 @@ use flux_api::render;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Patch, PatchParams};
-use kube::core::DynamicObject;
-use kube::discovery::ApiResource;
-use kube::{Api, Client};
 
 /// The Job controller ignores a Job with another manager.
 const MANAGER: &str = "flux-framework.org/bench";

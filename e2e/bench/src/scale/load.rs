@@ -5,9 +5,6 @@ use e2e::kubernetes::KubernetesVersion;
 use e2e::prelude::*;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
-use kube::core::DynamicObject;
-use kube::discovery::ApiResource;
-use kube::{Api, Client};
 use serde::Serialize;
 
 /// What every measurement works with.

@@ -8,12 +8,8 @@ use e2e::prelude::*;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
-use kube::Client;
-use kube::core::DynamicObject;
-use kube::discovery::ApiResource;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
 
 /// Requests of this program under way at the same time.
 pub(super) const AT_ONCE: usize = 32;

@@ -7,9 +7,6 @@ use e2e::prelude::*;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::ListParams;
-use kube::discovery::ApiResource;
-use kube::{Api, Client};
-use std::time::Instant;
 
 /// A /20, as some providers have it, for 4,096 Services.
 pub(super) const SERVICE_RANGE: &str = "10.96.0.0/20";

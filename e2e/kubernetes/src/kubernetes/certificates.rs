@@ -2,15 +2,13 @@
 
 use super::layout::NodeLayout;
 use super::network::Network;
-use anyhow::{Context as _, Result};
+use crate::prelude::*;
 use fs_err::os::unix::fs::OpenOptionsExt as _;
-use fs_err::{self as fs, File};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
 use std::io::Write as _;
-use std::path::Path;
 
 /// Base names of the certificates of clients that are in the cluster once, with the users and groups that kubeadm gives
 /// them.

@@ -5,11 +5,8 @@ use super::namespaces::Namespaces;
 use super::network::Network;
 use super::recipes::Built;
 use crate::images::image::{Image, full_name};
-use crate::programs;
-use anyhow::{Context as _, Result};
+use crate::prelude::*;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A cluster that was ready when this value was made.
 #[derive(Debug, Clone)]

@@ -2,13 +2,11 @@
 //!
 //! Each mounted hierarchy of control groups has them; `node.sh` makes them.
 
+use crate::prelude::*;
 use crate::wait::until;
-use anyhow::{Context as _, Result};
 use fs_err as fs;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::path::Path;
-use std::time::Duration;
 use walkdir::WalkDir;
 
 /// How long the kernel may hold a group whose processes have ended.

@@ -6,14 +6,11 @@ use super::namespaces::Namespaces;
 use super::options::Options;
 use super::processes::{self, Process};
 use super::{control_groups, start};
-use crate::programs;
-use crate::progress;
-use anyhow::{Context as _, Result, ensure};
+use crate::prelude::*;
 use fs_err as fs;
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::statvfs;
 use serde_json::{Value, json};
-use std::process::Command;
 
 /// Bytes that others on this machine may write before the disk is filled, without filling it.
 const MARGIN: u64 = 1 << 30;

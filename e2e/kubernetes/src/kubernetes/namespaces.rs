@@ -11,15 +11,9 @@ use super::layout::NodeLayout;
 use super::network::{Addresses, Network};
 use super::options::{Nodes, Options};
 use super::processes::{self, Process};
-use crate::cache::Cache;
-use crate::programs;
+use crate::prelude::*;
 use crate::wait::until;
-use anyhow::{Context as _, Result};
-use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 /// The script that makes a node's directories, control groups and mounts; it describes its variables.
 const SET_UP: &str = include_str!("files/node.sh");

@@ -3,20 +3,15 @@
 //! The kernel may give a process id to another process later. So a record also has the start of the process and the
 //! boot of the machine.
 
-use crate::programs;
+use crate::prelude::*;
 use crate::wait::until;
-use anyhow::{Context as _, Result, anyhow, ensure};
-use fs_err::{self as fs, File};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use procfs::process::{Stat, all_processes};
 use procfs::sys::kernel::random::boot_id;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
 
 /// How long a killed process may take to vanish.
 const END: Duration = Duration::from_secs(20);

@@ -5,14 +5,10 @@
 
 use super::options::Nodes;
 use super::version::KubernetesVersion;
-use crate::cache::{self, Cache};
-use crate::{programs, progress};
-use anyhow::{Context as _, Result, bail};
-use fs_err::{self as fs, File};
+use crate::cache;
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use walkdir::WalkDir;
 
 /// The directory of the modules in that of the artefact, while it is made.

@@ -7,15 +7,12 @@ use super::namespaces::Namespaces;
 use super::options::{Nodes, Options};
 use super::recipes::Built;
 use super::{certificates, processes};
+use crate::cache;
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
-use crate::progress;
+use crate::prelude::*;
 use crate::wait::until;
-use crate::{cache, programs};
-use anyhow::{Context as _, Result, bail, ensure};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
-use std::time::Duration;
 
 /// How long the start of each part may take on a busy machine.
 const STARTUP_DEADLINE: Duration = Duration::from_mins(2);

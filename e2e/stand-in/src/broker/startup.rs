@@ -79,10 +79,8 @@ fn finish(
     mailbox: Mailbox,
 ) -> Result<Broker, String> {
     let hostname = attributes["hostname"].clone();
-    config.bootstrap = config
-        .bootstrap
-        .expand(&hostname)
-        .map_err(|error| format!("bootstrap: config: Config file error [bootstrap]: {error}"))?;
+    let fault = |error| format!("bootstrap: config: Config file error [bootstrap]: {error}");
+    config.bootstrap = config.bootstrap.expand(&hostname).map_err(fault)?;
     let hosts: Vec<String> = config.bootstrap.hosts.iter().map(|host| host.name.clone()).collect();
     let rank = (0..).zip(&hosts).find(|(_, host)| **host == hostname).map_or(0, |(rank, _)| rank);
     let facts = [

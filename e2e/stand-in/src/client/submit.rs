@@ -1,6 +1,5 @@
-//! `flux submit`, `flux run` and `flux batch`. The script of a batch job runs on the first node of its
-//! allocation, and what it submits is scheduled on the allocation only, as in the instance real Flux would
-//! start for it.
+//! `flux submit`, `flux run` and `flux batch`. The script of a batch job runs on the first node of its allocation, and
+//! what it submits is scheduled on the allocation only, as in the instance real Flux would start for it.
 
 use super::{Call, parsed_id};
 use crate::jobs::jobspec::{self, program_name};

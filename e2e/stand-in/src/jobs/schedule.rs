@@ -11,8 +11,7 @@ pub(crate) struct Allocation {
     pub(crate) tasks: Vec<u32>,
 }
 
-/// Finds room for a job among the `free` cores, `None` where there is not enough. `all` says
-/// how large a whole node is.
+/// Finds room for a job among the `free` cores, `None` where there is not enough. `all` says how large a whole node is.
 pub(crate) fn allocate(spec: &JobSpec, all: &Cores, free: &Cores) -> Option<Allocation> {
     let mut allocation = match spec.nodes {
         Some(nodes) => allocate_nodes(spec, nodes, all, free)?,

@@ -77,11 +77,8 @@ fn the_events_of_a_job_say_whether_it_was_started() {
     assert!(log.contains("\"type\":\"alloc\"") && !log.contains("\"name\":\"start\""), "{log}");
     assert_eq!(lookup(refused, execution).0, 2, "it has no such eventlog");
     let (_, log) = lookup(not_found, "eventlog");
-    assert!(
-        log.contains("no-such-command: No such file or directory")
-            && log.contains("\"name\":\"start\""),
-        "{log}"
-    );
+    let error = "no-such-command: No such file or directory";
+    assert!(log.contains(error) && log.contains("\"name\":\"start\""), "{log}");
     assert!(lookup(not_found, execution).1.contains("shell.init"));
     assert!(lookup(failed, execution).1.contains("\"wait_status\":768"));
     assert!(site.ok(0, &["job", "taskmap", "--hostname=0", failed]).ends_with('\n'));

@@ -48,10 +48,8 @@ impl Site {
     /// A site for `size` brokers with two cores each.
     pub(crate) fn new(size: u32) -> Self {
         let folder = tempfile::tempdir().expect("temporary directory");
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
         let flux = real_flux().unwrap_or_else(|| folder.path().join("bin/flux"));
         let new = Self { folder, flux, port };
         std::fs::create_dir(new.path("bin")).expect("creates");
@@ -140,19 +138,16 @@ impl Site {
 
     /// A command for a broker, with the site's configuration.
     pub(crate) fn broker(&self, command: &str, rank: u32, more: &[&str]) -> Command {
-        let mut words = vec![
-            command.to_owned(),
+        let own = [
             format!("-c{}", self.text("broker.toml")),
             format!("-Shostname=a{rank}"),
             format!("-Srundir={}", self.text(&format!("run{rank}"))),
             format!("-Sstatedir={}", self.text(&format!("state{rank}"))),
-            "-Slog-stderr-mode=local".to_owned(),
-            "-Slog-stderr-level=6".to_owned(),
-            "-Sbroker.rc2_none".to_owned(),
         ];
-        words.extend(more.iter().map(|word| (*word).to_owned()));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.command(&words)
+        let options = ["-Slog-stderr-mode=local", "-Slog-stderr-level=6", "-Sbroker.rc2_none"];
+        let mut command = self.command(&[command]);
+        command.args(own).args(options).args(more);
+        command
     }
 
     /// Starts a broker; its output goes to `RANK.out` and `RANK.err`.

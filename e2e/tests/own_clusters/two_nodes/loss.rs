@@ -99,7 +99,8 @@ pub(super) async fn leads_of_a_node_that_is_given_up_begin_again_elsewhere(
     ] {
         let fields = format!("{fields}, archive: {{path: {ARCHIVE}, everySeconds: 10}}");
         let directory = shared.join(name);
-        let volumes = format!("volumes: {{state: {{path: /state, hostPath: {directory:?}}}}}");
+        let volumes =
+            format!("volumes: {{state: {{path: /state, hostPath: {}}}}}", directory.display());
         let run = apart(trial, name, &fields, &(volumes + &command), SECOND).await?;
         let running = if is_real { Some(run.jobs_in_checkpoint().await?) } else { None };
         runs.push((run, run.pod(0).await?, running));

@@ -2,40 +2,16 @@
 
 use std::path::Path;
 
-const DIRECTORIES: [&str; 13] = [
-    "include",
-    "etc/bash_completion.d",
-    "lib/cmake",
-    "lib/pkgconfig",
-    "lib/systemd",
-    "lib/tmpfiles.d",
-    "lib64/cmake",
-    "lib64/pkgconfig",
-    "share/bash-completion",
-    "share/doc",
-    "share/info",
-    "share/man",
-    "share/pkgconfig",
-];
+const DIRECTORIES: &str = "include etc/bash_completion.d lib/cmake lib/pkgconfig lib/systemd lib/tmpfiles.d lib64/cmake \
+     lib64/pkgconfig share/bash-completion share/doc share/info share/man share/pkgconfig";
 /// Directories of tests and development tools among Python's own modules.
-const PYTHON_DIRECTORIES: [&str; 11] = [
-    "test",
-    "tests",
-    "idlelib",
-    "lib2to3",
-    "ensurepip",
-    "turtledemo",
-    "tkinter",
-    "pydoc_data",
-    "distutils",
-    "site-packages",
-    "dist-packages",
-];
+const PYTHON_DIRECTORIES: &str = "test tests idlelib lib2to3 ensurepip turtledemo tkinter pydoc_data distutils site-packages \
+     dist-packages";
 /// Prefixes of extension modules whose libraries Flux does not use.
 const PYTHON_EXTENSIONS: [&str; 6] = ["_test", "_ctypes_test", "_tkinter", "_dbm", "_gdbm", "nis."];
 
 pub(super) fn of_prefix(path: &Path) -> bool {
-    DIRECTORIES.iter().any(|directory| path.starts_with(directory))
+    DIRECTORIES.split(' ').any(|directory| path.starts_with(directory))
         || (path.starts_with("share/lua") && has_part(path, |part| part == "fluxometer"))
         || is_for_building(path)
 }
@@ -43,8 +19,10 @@ pub(super) fn of_prefix(path: &Path) -> bool {
 /// Whether `path`, relative to the directory of Python's own modules or of a package, is left out.
 pub(super) fn of_python(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    has_part(path, |part| PYTHON_DIRECTORIES.contains(&part) || part.starts_with("config-3"))
-        || PYTHON_EXTENSIONS.iter().any(|extension| name.starts_with(extension))
+    has_part(path, |part| {
+        PYTHON_DIRECTORIES.split(' ').any(|directory| directory == part)
+            || part.starts_with("config-3")
+    }) || PYTHON_EXTENSIONS.iter().any(|extension| name.starts_with(extension))
         || ["sitecustomize.py", "EXTERNALLY-MANAGED"].contains(&&*name)
         || is_for_building(path)
 }

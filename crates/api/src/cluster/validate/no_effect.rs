@@ -5,40 +5,23 @@ use super::flux::lead_elsewhere;
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
 
-const NOT_IN_RUNNER: &[&str] = &["noWrapEntrypoint", "commands.servicePre"];
+const NOT_IN_RUNNER: &str = "noWrapEntrypoint commands.servicePre";
 
-const NOT_WITHOUT_BATCH: &[&str] = &["batchRaw", "logs"];
+const NOT_WITHOUT_BATCH: &str = "batchRaw logs";
 
-const NOT_IN_SIDECARS: &[&str] = &[
-    "diagnostics",
-    "launcher",
-    "batch",
-    "batchRaw",
-    "logs",
-    "preCommand",
-    "fluxUser",
-    "fluxuser",
-    "commands.runFluxAsRoot",
-    "commands.prefix",
-    "commands.script",
-    "commands.pre",
-    "commands.brokerPre",
-    "commands.preBroker",
-    "commands.workerPre",
-    "commands.preWorker",
-];
+const NOT_IN_SIDECARS: &str = "diagnostics launcher batch batchRaw logs preCommand fluxUser fluxuser commands.runFluxAsRoot \
+     commands.prefix commands.script commands.pre commands.brokerPre commands.preBroker \
+     commands.workerPre commands.preWorker";
 
-const NOT_IN_SERVICES: &[&str] =
-    &["runFlux", "noWrapEntrypoint", "commands.init", "commands.servicePre", "commands.post"];
+const NOT_IN_SERVICES: &str =
+    "runFlux noWrapEntrypoint commands.init commands.servicePre commands.post";
 
-const NOT_WITH_OWN_ENTRYPOINT: &[&str] =
-    &["command", "commands.init", "commands.servicePre", "commands.post"];
+const NOT_WITH_OWN_ENTRYPOINT: &str = "command commands.init commands.servicePre commands.post";
 
-const NOT_WITH_DIAGNOSTICS: &[&str] =
-    &["command", "launcher", "batch", "commands.prefix", "commands.script"];
+const NOT_WITH_DIAGNOSTICS: &str = "command launcher batch commands.prefix commands.script";
 
 /// Fields that have no effect if another cluster has the lead, because the command runs there.
-const NOT_WITHOUT_LEAD: &[&str] = &["command", "commands.script"];
+const NOT_WITHOUT_LEAD: &str = "command commands.script";
 
 pub(super) fn not_acted_on(name: &str, spec: &MiniClusterSpec) -> Vec<String> {
     let has_lead_elsewhere = lead_elsewhere(name, &spec.flux).is_some();
@@ -62,14 +45,14 @@ pub(super) fn not_acted_on(name: &str, spec: &MiniClusterSpec) -> Vec<String> {
 }
 
 /// The paths of those of `fields` that `container`, at `path`, sets to another value than false or empty.
-fn given(path: &str, container: &Container, fields: Vec<&[&str]>) -> Vec<String> {
+fn given(path: &str, container: &Container, fields: Vec<&str>) -> Vec<String> {
     // A container was parsed from JSON, so it can be written as JSON.
     let container = serde_json::to_value(container).unwrap_or_default();
     let is_set = |field: &&str| {
         let value = field.split('.').fold(&container, |value, name| &value[name]);
         !matches!(value, Value::Null | Value::Bool(false)) && value != ""
     };
-    let fields = fields.into_iter().flatten().copied().filter(is_set);
+    let fields = fields.into_iter().flat_map(|fields| fields.split(' ')).filter(is_set);
     fields.map(|field| format!("{path}.{field}")).collect()
 }
 
@@ -77,7 +60,7 @@ fn without_effect(
     has_lead_elsewhere: bool,
     container: &Container,
     runs_flux: bool,
-) -> Vec<&'static [&'static str]> {
+) -> Vec<&'static str> {
     let tables = [
         (runs_flux, NOT_IN_RUNNER),
         (runs_flux && !container.batch, NOT_WITHOUT_BATCH),
