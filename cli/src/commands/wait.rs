@@ -105,12 +105,16 @@ pub(crate) fn end(
     cluster: Option<MiniCluster>,
 ) -> Result<Option<(MiniCluster, bool)>> {
     let cluster = cluster.ok_or_else(|| target.absent())?;
-    // Before that, the state belongs to an older specification.
-    let is_current =
-        |it: &&MiniClusterStatus| it.observed_generation == cluster.metadata.generation;
-    let status = cluster.status.as_ref().filter(is_current);
+    let status = cluster.status.as_ref().filter(|status| is_current(&cluster, status));
     let reached = status.and_then(|status| goal.is_reached(status));
     Ok(reached.map(|reached| (cluster, reached)))
+}
+
+/// False while the state belongs to an older specification, or to a run that another one is to follow.
+fn is_current(cluster: &MiniCluster, status: &MiniClusterStatus) -> bool {
+    let is_of_run = cluster.spec.run_id.is_none() || status.run_id == cluster.spec.run_id;
+    let is_invalid = status.state == Some(State::Invalid);
+    status.observed_generation == cluster.metadata.generation && (is_of_run || is_invalid)
 }
 
 #[cfg(test)]
@@ -142,5 +146,29 @@ mod tests {
             assert_eq!(goal(word).unwrap().is_reached(&status), expected, "{word} {state}");
         }
         assert!(goal("condition").is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_not_that_of_the_next() {
+        for (wanted, of_status, observed, state, expected) in [
+            (None, None, 2, "Complete", true),
+            (None, Some("a"), 2, "Complete", true),
+            (Some("a"), Some("a"), 2, "Complete", true),
+            (Some("a"), Some("a"), 1, "Complete", false),
+            (Some("b"), Some("a"), 2, "Complete", false),
+            (Some("b"), None, 2, "Pending", false),
+            (Some("b"), Some("a"), 2, "Invalid", true),
+        ] {
+            let status =
+                json!({ "state": state, "observedGeneration": observed, "runId": of_status });
+            let cluster = json!({
+                "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+                "metadata": { "name": "hello", "generation": 2 },
+                "spec": { "containers": [], "runId": wanted }, "status": status,
+            });
+            let cluster: MiniCluster = serde_json::from_value(cluster).unwrap();
+            let status = cluster.status.as_ref().unwrap();
+            assert_eq!(is_current(&cluster, status), expected, "{wanted:?} {of_status:?} {state}");
+        }
     }
 }
