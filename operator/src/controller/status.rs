@@ -35,10 +35,13 @@ pub(super) fn status(
     now: Time,
 ) -> MiniClusterStatus {
     let job = facts.live.job.as_ref();
-    let removed = |lead: &Pod| job.is_some_and(|job| removed_by_suspension(lead, job));
+    let state = facts.state();
+    // A lead that failed before a suspension, and was replaced, is no end either.
+    let removed = |lead: &Pod| {
+        state == State::Suspended || job.is_some_and(|job| removed_by_suspension(lead, job))
+    };
     let lead = facts.live.pods.lead.as_ref().filter(|lead| !removed(lead));
     let lead = lead.map(|pod| PodView::new(pod, name, &now));
-    let state = facts.state();
     let start_time = start_time(facts);
     let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == start_time);
     let (exit_code, timeline) = record(old_run, facts, lead.as_ref());
