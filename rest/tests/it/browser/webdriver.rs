@@ -100,8 +100,9 @@ impl Browser {
         }
     }
 
-    /// Does what a person can do to the element.
+    /// Does what a person can do to the element, once it is there.
     fn act(&self, element: &str, what: &str, body: &Value) {
+        self.awaits(&format!("document.querySelector({}) !== null", json!(element)), true);
         let by = json!({ "using": "css selector", "value": element });
         let found = self.command("element", &by);
         let id = found[ELEMENT].as_str().unwrap();
