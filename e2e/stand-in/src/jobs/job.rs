@@ -3,6 +3,7 @@
 use super::schedule::Allocation;
 use crate::output::Stream;
 use crate::protocol::{JobSpec, Reply};
+use flux_protocol::idset::idset;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -74,8 +75,10 @@ impl Job {
         job["state"] = [8, 16, 64][self.state as usize].into();
         job["ncores"] = (!self.spec.exclusive).then_some(self.spec.tasks).into();
         if self.is_started() {
-            let ranks: Vec<String> = self.allocation.cores.keys().map(u32::to_string).collect();
-            job["ranks"] = ranks.join(",").into();
+            let ranks: Vec<u32> = self.allocation.cores.keys().copied().collect();
+            let bare = idset(&ranks);
+            let text = if ranks.len() > 1 { format!("[{bare}]") } else { bare };
+            job["ranks"] = text.into();
         }
         if self.state == JobState::Inactive {
             let results = ["COMPLETED", "FAILED", "CANCELED"];
