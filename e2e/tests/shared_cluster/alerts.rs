@@ -85,12 +85,13 @@ async fn a_failure_fires(trial: &Trial, programs: &Path, token: &str) -> Result<
     let forward = Forward::to(trial, NAMESPACE, &format!("{NAME}-metrics"), 8080)?;
     let mut prometheus = Prometheus::start(trial, programs, &forward.address, token)?;
     // An increase needs a value before it.
-    let ended = "flux_operator_miniclusters_ended_total{state='Failed',reason='CommandFailed'}";
+    let ended = "flux_operator_miniclusters_ended_total{state='Failed',reason='DeadlineExceeded'}";
     prometheus.finds(trial, ended)?;
-    let run = trial.run("fails", "size: 1", "command: 'false'").await?;
-    run.fails("CommandFailed").await?;
-    let labels =
-        format!("reason='CommandFailed',severity='warning',namespace='{NAMESPACE}',job='{NAME}'");
+    let run = trial.run("late", "size: 1, deadlineSeconds: 2", "command: sleep 600").await?;
+    run.fails("DeadlineExceeded").await?;
+    let labels = format!(
+        "reason='DeadlineExceeded',severity='warning',namespace='{NAMESPACE}',job='{NAME}'"
+    );
     let firing =
         format!("ALERTS{{alertname='FluxMiniClusterFailed',alertstate='firing',{labels}}}");
     prometheus.finds(trial, &firing)?;
