@@ -82,3 +82,21 @@ async fn a_pod_that_cannot_start_is_the_cause_at_once() {
     let out = scene.ends(&["explain", "hello"]).await.out;
     assert!(!out.contains("Rank 1") && out.contains("or add pull secrets. "), "{out}");
 }
+
+/// `run` prints it before it deletes the MiniCluster.
+#[tokio::test]
+async fn the_lines_of_a_broker_that_failed_are_its_last_output() {
+    let scene = Scene::hello("Failed", "terminated").await;
+    let line = b"<3>broker.err[0]: x";
+    scene.endpoint.logs.write("hello-0-a/hello", &[line]);
+    for (reason, output) in
+        [("HookFailed", "lead\n  one\n"), ("BrokerFailed", "lead\n  one\n  <3>broker.err[0]: x\n")]
+    {
+        scene.minicluster("hello", "Failed", reason, Some(1));
+        let out = scene.ends(&["explain", "hello"]).await.out;
+        assert!(
+            out.contains(output) && (reason == "BrokerFailed" || !out.contains("broker.err")),
+            "{out}"
+        );
+    }
+}

@@ -7,7 +7,7 @@ use crate::minicluster::{layout, rank, runner, runner_state};
 use crate::output::age;
 use crate::prelude::*;
 use crate::rank_pod::agent_report;
-use flux_api::crd::MiniClusterStatus;
+use flux_api::crd::{MiniClusterStatus, Reason};
 use flux_api::waiting;
 use flux_contract::TerminationMessage;
 use flux_contract::labels::CONTROLLER_UID;
@@ -88,7 +88,7 @@ pub(super) async fn gather(
     let (ranks, events, output, queue) = tokio::join!(
         ranks(target, cluster, &pods, &unread),
         events(target, cluster, &pods, now),
-        output(target, &pods),
+        output(target, cluster, &pods),
         queue(&target.connection, cluster),
     );
     let events = unread.note("Events", events).unwrap_or_default();
@@ -249,8 +249,12 @@ fn line(event: &Event, now: Timestamp) -> String {
     )
 }
 
-/// The last lines of the lead's output or, if there are none, of Flux's own messages.
-async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Vec<String>> {
+/// The last lines of the lead's output or, if there are none or the broker has failed, of all that its log has.
+async fn output(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    pods: &BTreeMap<u32, Pod>,
+) -> Result<Vec<String>> {
     let Some(pod) = pods.get(&0) else { return Ok(Vec::new()) };
     let parameters = LogParams {
         container: Some(target.name.clone()),
@@ -268,7 +272,9 @@ async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Ve
     let log = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = log.lines().collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
-    Ok(last(if own.is_empty() { &all } else { &own }))
+    let reason = cluster.status.as_ref().and_then(|status| status.reason.as_deref());
+    let is_of_broker = reason == Some(Reason::BrokerFailed.as_str());
+    Ok(last(if own.is_empty() || is_of_broker { &all } else { &own }))
 }
 
 fn last(lines: &[&str]) -> Vec<String> {
