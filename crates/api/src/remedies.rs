@@ -94,7 +94,7 @@ mod tests {
             assert!(of(reason, memory, None).starts_with("raise `resources.limits.memory`"));
         }
         assert!(of("LeadReplaced", "it was deleted", None).contains("keep its jobs"));
-        assert!(of("Waiting", "something else", None).contains("what the message says"));
+        assert!(of("Waiting", "something else", None).contains("what the message names"));
         assert!(of("LeadUnreachable", "", Some(68)).contains("why the lead did not start"));
         assert_eq!(of_reason("CommandSucceeded", "", Some(0)), None);
         assert!(of_log("10.0.0.1:8050: refused").unwrap().advice.contains("NetworkPolicy"));
