@@ -9,6 +9,7 @@ mod links;
 mod manifests;
 mod outputs;
 mod page;
+mod resources;
 mod versions;
 mod words;
 mod workflows;

@@ -22,9 +22,9 @@ examples! {
     archive, autoscale, autoscaler, batch, batch_logs, batch_raw, broker_options, bursting, cleanup,
     custom_config, dask, deadline, diagnostics, disable_view, distroless, elasticity, ensemble,
     executorlib, failing, fluxion, gpu, hello_world, hooks, interactive, jax, jupyter, lammps,
-    launcher, maestro, mcp, merlin, minimal_service, mpi, munge, nextflow, non_root, open_mpi,
-    own_user, parsl, pod_settings, psij, quiet, read_only_root, reframe, rest, resume, retry,
-    scale_to_zero, scaling, script, services, several_on_a_node, sidecar, sidecar_service,
+    launcher, maestro, mcp, merlin, minimal_service, mpi, mpi4py, munge, nextflow, non_root,
+    open_mpi, own_user, parsl, pod_settings, psij, quiet, read_only_root, reframe, rest, resume,
+    retry, scale_to_zero, scaling, script, services, several_on_a_node, sidecar, sidecar_service,
     snakemake, submit_command, suspend, timed, tuned_pods, volume_configmap, volume_emptydir,
     volume_hostpath, volume_pvc, volume_secret, workflow,
 }

@@ -26,9 +26,9 @@ fn flux_counts_the_gpus_that_the_container_has() {
 #[ignore = "needs a cluster"]
 fn each_task_sees_the_gpus_of_its_pod() {
     with_real_flux("gpu-example", "the example gpu", "it needs real Flux", async |trial| {
-        let resources = "resources: {limits: {nvidia.com/gpu: 1}}";
-        ensure!(EXAMPLE.contains(resources), "the example has no {resources:?}");
-        let example = EXAMPLE.replace(resources, FILES);
+        let device = "          nvidia.com/gpu: 1\n";
+        ensure!(EXAMPLE.ends_with(device), "the example does not end with {device:?}");
+        let example = EXAMPLE.replace(device, &format!("      {FILES}\n"));
         // The other as `kubectl flux run --gpus` asks for them.
         let whole_nodes = "tasks: 2\n  flux: {optionFlags: --exclusive}";
         for (name, tasks) in [("gpu", "tasks: 0"), ("gpu-run", whole_nodes)] {

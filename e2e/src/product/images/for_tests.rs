@@ -20,8 +20,9 @@ const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// The image of the example `mpi`: made of the packages that its `Dockerfile` names, and of its source.
 const MPI: &str = "mpi-example:1";
 /// Images of examples, of packages alone, as their `Dockerfile`s have them.
-const OF_EXAMPLES: [(&str, Release, &[&str]); 2] = [
+const OF_EXAMPLES: [(&str, Release, &[&str]); 3] = [
     ("lammps-example:1", Release::Bookworm, &["lammps", "lammps-examples"]),
+    ("mpi4py-example:1", Release::Bookworm, &["python3-mpi4py"]),
     ("open-mpi-example:1", Release::Trixie, &["hpcc"]),
 ];
 /// An image without a shell. The one made here has one program, which no example uses.
