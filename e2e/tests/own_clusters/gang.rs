@@ -3,6 +3,7 @@
 
 use super::placed;
 use crate::prelude::*;
+use e2e::examples::run::run;
 use e2e::kubernetes::{Options, go_programs};
 use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
 
@@ -14,9 +15,6 @@ const SEAT: &str = "resources: {limits: {e2e.example/seat: '1'}}";
 /// Kubernetes' own PodGroups: chosen by name, and by default.
 const NATIVE: &str = "scheduling: {gang: Native}";
 const FOUND: &str = "scheduling: {gang: Auto}";
-
-/// The label of nodes whose value is the rack.
-const RACK: &str = "e2e.example/rack";
 
 /// Applies a MiniCluster with these fields, each of whose pods takes a seat.
 async fn seated<'run>(
@@ -78,17 +76,6 @@ async fn one_after_the_other(
     second.running(2).await.map(drop)
 }
 
-/// A gang waits while no node has the label of its topology, and starts when one gets it.
-async fn of_one_rack(trial: &Trial) -> Result<()> {
-    let topology = format!("scheduling: {{gang: Native, topology: {RACK}}}");
-    let racked = seated(trial, "racked", 2, &topology).await?;
-    racked.await_condition("Progressing", "Waiting").await?;
-    ensure!(placed(trial, "racked").await? == 0, "it is placed without a rack");
-    trial.kubectl(&["label", "nodes", "--all", &format!("{RACK}=one")])?;
-    racked.running(2).await?;
-    racked.delete().await
-}
-
 /// Without a scheduler that reads PodGroups a gang waits, and its status has the reason; it starts when there is one.
 async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result<()> {
     let early = gang(trial, "early", 2).await?;
@@ -112,10 +99,11 @@ fn all_pods_of_a_gang_get_nodes_or_none() {
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;
         environment.kubectl(&["patch", node.trim(), "--subresource=status", "--patch", &seats])?;
         case(environment, "native-gang", of_kubernetes)?;
-        case(environment, "topology", of_one_rack)?;
+        run("topology", None, environment)?;
         case(environment, "no-scheduler", async |trial| {
             without_a_scheduler(environment, trial).await
         })?;
-        case(environment, "gang", all_or_none)
+        case(environment, "gang", all_or_none)?;
+        run("gang", None, environment)
     });
 }

@@ -1,6 +1,7 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
 use crate::prelude::*;
+use e2e::examples::run::run;
 use std::collections::BTreeSet;
 
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/queue.yaml");
@@ -244,6 +245,7 @@ fn kueue_admits_preempts_and_resumes_miniclusters() {
         let labels = ["e2e.example/pool=one", "e2e.example/rack=r1"];
         environment.kubectl(&[&["label", "nodes", "--all"], &labels[..]].concat())?;
         case(environment, "queue", one_after_the_other)?;
+        run("kueue", None, environment)?;
         case(environment, "elastic", grows_and_shrinks)?;
         case(environment, "demand", grows_by_demand)?;
         case(environment, "part", starts_with_fewer)?;

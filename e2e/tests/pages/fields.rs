@@ -7,7 +7,7 @@ use serde_json::Value;
 use walkdir::WalkDir;
 
 /// Fields that no example has, and why.
-const WITHOUT: [(&str, &str); 10] = [
+const WITHOUT: [(&str, &str); 7] = [
     (".containers[].commands.preBroker", "the old name of brokerPre"),
     (".containers[].commands.preWorker", "the old name of workerPre"),
     (".containers[].fluxuser", "the old name of fluxUser"),
@@ -15,9 +15,6 @@ const WITHOUT: [(&str, &str); 10] = [
     (".containers[].volumes{}.csiDriver", "the tests' clusters have no CSI driver"),
     (".containers[].volumes{}.csiDriverAttributes", "the tests' clusters have no CSI driver"),
     (".flux.container.pullAlways", "the tests' clusters have no registry to pull from"),
-    (".scheduling", "needs a cluster of its own: own_clusters/gang.rs"),
-    (".scheduling.gang", "needs a cluster of its own: own_clusters/gang.rs"),
-    (".scheduling.topology", "needs a cluster of its own: own_clusters/gang.rs"),
 ];
 
 /// The fields of types of Kubernetes, of which an example need not have each.
