@@ -60,6 +60,10 @@ metadata:
   {{- end }}
 {{- end -}}
 
+{{- define "flux-operator.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end -}}
+
 {{- define "flux-operator.serviceAccount" -}}
 {{- $own := ternary (include "flux-operator.fullname" .) "default" .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default $own -}}

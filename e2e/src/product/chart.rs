@@ -47,7 +47,7 @@ const RENDERED: [(&str, &[&str]); 8] = [
 ];
 
 /// Values that the chart must refuse, as `--set` takes them.
-const WRONG: [&str; 18] = [
+const WRONG: [&str; 22] = [
     "fullnameOverride=Not_A_Name",
     "watchNamespace=Not_A_Name",
     "install=Sometimes",
@@ -67,6 +67,10 @@ const WRONG: [&str; 18] = [
     // Each operator would act.
     "leaderElection.enabled=false,replicas=2",
     "metrics.secure=false,metrics.certificateSecret=given",
+    "metrics.enabled=false,serviceMonitor.enabled=true",
+    "metrics.port=0",
+    "healthPort=8080",
+    "namespaceOverride=Not_A_Name",
     // With one replica the budget would block the drain of its node.
     "podDisruptionBudget.enabled=true",
 ];

@@ -133,6 +133,9 @@ impl Case<'_> {
         if self.way == Way::Chart {
             self.chart_has_more()?;
         }
+        if self.way == Way::Chart && self.only {
+            self.everywhere_shares_the_roles()?;
+        }
         self.uninstall()?;
         self.kubectl(&["get", "customresourcedefinition", DEFINITION])?;
         self.forget()
@@ -270,6 +273,19 @@ impl Case<'_> {
         let test = ["test", NAME, "--namespace", self.namespace(), "--timeout=3m"];
         self.environment.output_of(self.helm, &test)?;
         if self.only { self.run_example(OTHER_TEAM) } else { Ok(()) }
+    }
+
+    /// Checks that Helm refuses an operator for all namespaces where [`USER_ROLES`] are applied, unless it leaves them alone.
+    fn everywhere_shares_the_roles(&self) -> Result<()> {
+        let words = ["install", NAME, CHART, "--namespace", NAMESPACE, "--dry-run=server"];
+        let refused = self.environment.output_of(self.helm, &words);
+        let named = |error: &anyhow::Error| {
+            let text = format!("{error:#}");
+            text.contains("invalid ownership metadata") && text.contains("flux-minicluster-")
+        };
+        ensure!(refused.as_ref().is_err_and(named), "Helm replaces the roles: {refused:?}");
+        let words = [&words[..], &["--set", "rbac.userRoles=false"]].concat();
+        self.environment.output_of(self.helm, &words).map(drop)
     }
 
     /// A namespace that the operator serves.

@@ -4,12 +4,14 @@
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test shared_cluster -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
+mod alerts;
 mod attacks;
 mod autoscale;
 mod clients;
 mod cores;
 mod cost;
 mod examples;
+mod forward;
 mod gpus;
 mod idle;
 mod install;

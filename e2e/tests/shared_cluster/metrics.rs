@@ -24,20 +24,32 @@ fn token_of_new(trial: &Trial, account: &str) -> Result<String> {
     Ok(trial.kubectl(&["create", "token", account])?.trim().to_owned())
 }
 
-async fn only_a_reader_scrapes(trial: &Trial, binding: &str) -> Result<()> {
-    let run = trial.start("scrapes", SPEC).await?;
-    run.ready().await?;
-    let (reader, other) = (token_of_new(trial, "reader")?, token_of_new(trial, "other")?);
+/// Does `work` with the token of a new service account that may read the metrics.
+pub(crate) async fn with_reader(
+    trial: &Trial,
+    work: impl AsyncFnOnce(&str) -> Result<()>,
+) -> Result<()> {
+    let token = token_of_new(trial, "reader")?;
     let account = format!("--serviceaccount={}:reader", trial.namespace());
     let role = "--clusterrole=flux-minicluster-metrics-reader";
-    trial.kubectl(&["create", "clusterrolebinding", binding, role, &account])?;
+    let binding = format!("{}-reads-metrics", trial.namespace());
+    trial.kubectl(&["create", "clusterrolebinding", &binding, role, &account])?;
+    let worked = work(&token).await;
+    trial.kubectl(&["delete", "clusterrolebinding", &binding, "--ignore-not-found"])?;
+    worked
+}
+
+async fn only_a_reader_scrapes(trial: &Trial, reader: &str) -> Result<()> {
+    let run = trial.start("scrapes", SPEC).await?;
+    run.ready().await?;
+    let other = token_of_new(trial, "other")?;
     for (token, expected) in [(None, "401"), (Some("none"), "401"), (Some(&*other), "403")] {
         let (code, body) = scrape(&run, token).await?;
         ensure!(code == expected && !body.contains("flux_operator_"), "{expected}: {code} {body}");
     }
     // The API server may see the binding a moment later.
     until_true("the metrics to be read", async || {
-        let (code, body) = scrape(&run, Some(&reader)).await?;
+        let (code, body) = scrape(&run, Some(reader)).await?;
         Ok(code == "200" && body.contains("flux_operator_is_leader"))
     })
     .await
@@ -47,9 +59,6 @@ async fn only_a_reader_scrapes(trial: &Trial, binding: &str) -> Result<()> {
 #[ignore = "needs a cluster"]
 fn metrics_are_read_by_those_with_the_role_alone() {
     trial("metrics", async |trial| {
-        let binding = format!("{}-reads-metrics", trial.namespace());
-        let scraped = only_a_reader_scrapes(trial, &binding).await;
-        trial.kubectl(&["delete", "clusterrolebinding", &binding, "--ignore-not-found"])?;
-        scraped
+        with_reader(trial, async |token| only_a_reader_scrapes(trial, token).await).await
     });
 }

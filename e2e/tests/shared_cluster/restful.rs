@@ -1,42 +1,12 @@
 //! The clients of flux-restful as they are published, with the API and the Secret of `flux.rest`.
 
+use crate::forward::Forward;
 use crate::prelude::*;
 use crate::rest;
 use e2e::product::python;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
 
 /// The script, which the tests of `flux-rest` use, too, and the clients.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rest/tests/it/restful");
-
-/// `kubectl port-forward` to the Service of an API.
-struct Forward {
-    kubectl: Child,
-    /// kubectl ends when it cannot write a line for each connection.
-    _output: BufReader<ChildStdout>,
-    url: String,
-}
-
-impl Forward {
-    fn to(trial: &Trial, name: &str) -> Result<Self> {
-        let service = format!("service/{name}-rest");
-        let mut kubectl = trial.kubectl_command(&["port-forward", &service, ":80"]);
-        let mut kubectl = kubectl.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        let mut output = BufReader::new(kubectl.stdout.take().context("it has no output")?);
-        output.read_line(&mut line)?;
-        let address = line.strip_prefix("Forwarding from ").and_then(|it| it.split(' ').next());
-        let url = format!("http://{}", address.with_context(|| format!("it prints {line:?}"))?);
-        Ok(Self { kubectl, _output: output, url })
-    }
-}
-
-impl Drop for Forward {
-    fn drop(&mut self) {
-        let _ = self.kubectl.kill();
-        let _ = self.kubectl.wait();
-    }
-}
 
 /// The second client ends the instance.
 #[test]
@@ -55,11 +25,12 @@ fn the_clients_of_flux_restful_work_with_the_secret_of_an_instance() {
             ("flux_restful.client.main", "flux_restful.client.commands", None),
             ("flux_restful_client.main", "flux_restful_client.client", Some("stop")),
         ] {
-            let forward = Forward::to(trial, "restful")?;
+            let forward = Forward::to(trial, trial.namespace(), "restful-rest", 80)?;
             let mut python = trial.program(Path::new("python3"));
             python.arg(files.join("clients.py")).args([package, command_line]).args(more);
             python.env("PYTHONPATH", &packages).env("PYTHONDONTWRITEBYTECODE", "1");
-            python.envs([("FLUX_RESTFUL_HOST", &*forward.url), ("FLUX_TOKEN", &token)]);
+            let url = format!("http://{}", forward.address);
+            python.envs([("FLUX_RESTFUL_HOST", &url), ("FLUX_TOKEN", &token)]);
             python.envs([("FLUX_USER", "fluxuser"), ("FLUX_SECRET_KEY", "any")]);
             programs::run(&mut python)?;
         }

@@ -18,6 +18,7 @@ for each container. Each row begins with an example of its field, which is not i
 of a list and `<name>` each entry of a map. A MiniCluster's name is a DNS label of at most 52 characters.
 
 `kubectl flux validate FILE` reports all faults with path and line, without a cluster; `kubectl explain` shows this text.
+The lead is the lead broker (rank 0). [States](labels-and-ports.md#states) explains `status.state`.
 ";
 
 /// A field's path, and YAML that shows it at its place in a document. Fields without which it would be refused or
