@@ -5,7 +5,8 @@ mod evidence;
 use crate::commands::status::state_condition;
 use crate::output::{bold, coloured};
 use crate::prelude::*;
-use evidence::Evidence;
+use evidence::{Evidence, Rank};
+use flux_api::crd::Reason;
 use flux_api::remedies;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
@@ -28,13 +29,15 @@ pub(crate) struct Explanation {
     cause: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
+    #[serde(skip)]
+    changes_specification: bool,
     evidence: Evidence,
 }
 
 impl Explain {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
-        let explanation = explanation(&target).await?;
+        let explanation = explanation(&target).await?.with_commands();
         if !self.format.print(&explanation, [target.full_name()])? {
             print(&explanation.text());
         }
@@ -50,7 +53,7 @@ pub(crate) async fn explanation(target: &MiniClusterRef) -> Result<Explanation> 
 
 impl Explanation {
     /// The cause is the message of the condition that `status.reason` comes from. While brokers are missing, the message
-    /// of the first rank that is not online is added.
+    /// of a rank that is not online is added.
     fn new(cluster: &MiniCluster, evidence: Evidence) -> Self {
         let name = cluster.metadata.name.clone().unwrap_or_default();
         let status = cluster.status.as_ref();
@@ -64,25 +67,52 @@ impl Explanation {
             let cause = "the operator has not processed it yet".to_owned();
             let remedy = "check that the operator runs (`kubectl get pods -A -l \
                           app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator`) and serves this namespace";
-            let remedy = Some(remedy.to_owned());
-            return Self { name, state, reason: None, cause, remedy, evidence };
+            let (reason, remedy) = (None, Some(remedy.to_owned()));
+            let changes_specification = false;
+            return Self { name, state, reason, cause, remedy, changes_specification, evidence };
         };
         let code = status.and_then(|status| status.exit_code);
         let Condition { reason, message, .. } = condition;
         let mut cause = message.clone();
         let mut remedy = remedies::of_reason(reason, message, code);
-        let is_starting = matches!(state, Some(State::Starting | State::Degraded));
-        let messages = evidence.ranks.iter().filter(|_| is_starting);
-        let mut messages = messages.filter_map(|rank| Some((rank, rank.message.as_deref()?)));
-        if let Some((rank, message)) = messages.next() {
-            cause = format!("{cause}. Rank {} ({}): {message}", rank.number, rank.pod);
-            remedy = remedies::of_log(message).or(remedy);
+        if let Some((rank, message)) = missing_rank(state, &evidence.ranks) {
+            if !cause.contains(message) {
+                cause = format!("{cause}. Rank {} ({}): {message}", rank.number, rank.pod);
+            }
+            remedy = if !rank.waits {
+                remedies::of_log(message).or(remedy)
+            } else if reason == Reason::Starting.as_str() {
+                // The operator gives a start more time before its reason is another one.
+                remedies::of_reason(Reason::Waiting.as_str(), message, None)
+            } else {
+                remedy.or_else(|| remedies::of_reason(Reason::Waiting.as_str(), message, None))
+            };
         }
         if let Some(queue) = &evidence.queue {
             cause = format!("{cause} ({} before it in {})", queue.position, queue.queue);
         }
-        let remedy = remedy.map(str::to_owned);
-        Self { name, state, reason: Some(reason.clone()), cause, remedy, evidence }
+        let changes_specification = remedy.is_some_and(|remedy| remedy.changes_specification);
+        let remedy = remedy.map(|remedy| remedy.advice.to_owned());
+        let reason = Some(reason.clone());
+        Self { name, state, reason, cause, remedy, changes_specification, evidence }
+    }
+
+    /// Adds to a remedy that changes the specification how a MiniCluster that exists takes that.
+    fn with_commands(mut self) -> Self {
+        let name = &self.name;
+        let is_over = matches!(self.state, Some(State::Complete | State::Failed));
+        let how = if is_over {
+            "It has ended: to run it changed, change `spec.runId`, too, and `kubectl apply -f FILE`"
+                .to_owned()
+        } else {
+            format!(
+                "It has started: to change it, `kubectl flux delete {name}`, then `kubectl apply -f FILE`"
+            )
+        };
+        if let Some(remedy) = self.remedy.as_mut().filter(|_| self.changes_specification) {
+            *remedy = format!("{remedy}. {how}");
+        }
+        self
     }
 
     pub(crate) fn text(&self) -> String {
@@ -109,4 +139,15 @@ impl Explanation {
         }
         lines.join("\n")
     }
+}
+
+/// The first rank that shows why brokers are missing, and its message. Before the lead has started, and beside a ready lead,
+/// only a pod that cannot start shows that: agents of others wait.
+fn missing_rank(state: Option<State>, ranks: &[Rank]) -> Option<(&Rank, &str)> {
+    let shows = |rank: &&Rank| match state {
+        Some(State::Starting | State::Degraded) => true,
+        Some(State::Pending | State::Running) => rank.waits,
+        _ => false,
+    };
+    ranks.iter().filter(shows).find_map(|rank| Some((rank, rank.message.as_deref()?)))
 }

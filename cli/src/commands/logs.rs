@@ -10,8 +10,8 @@ use crate::prelude::*;
 use anstyle::AnsiColor::{self, Blue, BrightBlack, Cyan, Green, Magenta, Yellow};
 use clap::ValueEnum;
 use kube::api::LogParams;
-pub(crate) use read::is_of_flux;
 use read::{Line, Log};
+pub(crate) use read::{is_hidden, is_of_flux};
 
 const COLOURS: [AnsiColor; 6] = [Cyan, Green, Magenta, Yellow, Blue, BrightBlack];
 

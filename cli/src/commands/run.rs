@@ -150,7 +150,9 @@ impl Run {
     async fn follow(&self, target: &MiniClusterRef) -> Outcome {
         let mut progress = Progress::new(&target.name);
         let name = &target.name;
-        let (cluster, missing) = match Box::pin(follow(target, &mut progress)).await {
+        let (cluster, missing) = match Box::pin(follow(target, self.spec.broker, &mut progress))
+            .await
+        {
             Ok((Some(cluster), missing)) => (cluster, missing),
             Ok((None, _)) => {
                 return Outcome { code: Err(anyhow!("somebody else deleted {name}")), kept: None };

@@ -2,7 +2,7 @@
 
 use crate::scene::Scene;
 use flux_testkit::http::Reaction;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn an_explanation_names_what_was_not_read() {
@@ -27,11 +27,76 @@ async fn cause_and_remedy_follow_from_conditions_and_ranks() {
         scene.each_ends(&parts.map(|part| ("explain hello", 0, part))).await;
     };
     scene.minicluster("hello", "Failed", "CommandFailed", Some(127));
-    explains(["cause:  it is Failed", "use the full path, or an image that has the command"]).await;
+    explains(["cause:  it is Failed", "an image that has the command. It has ended: to run"]).await;
     scene.minicluster("hello", "Starting", "Starting", None);
     scene.pod("hello", 1, "x", "waiting");
     explains(["it is Starting. Rank 1 (hello-1-x): wait-for-lead", "NetworkPolicy"]).await;
     scene.change("hello", |object| object["status"] = Value::Null);
     explains(["cause:  the operator has not processed it yet", "check that the operator runs"])
         .await;
+}
+
+/// The operator gives a start ten seconds before its reason is `Waiting`.
+#[tokio::test]
+async fn a_pod_that_cannot_start_is_the_cause_at_once() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Starting", "Starting", None);
+    for rank in 0..2 {
+        scene.pod("hello", rank, "x", "waiting");
+    }
+    let path = "/api/v1/namespaces/default/pods/hello-1-x";
+    let message = "0/1 nodes are available: 1 Insufficient cpu.";
+    let scheduled = json!({ "type": "PodScheduled", "status": "False", "message": message });
+    let image = json!({ "reason": "ErrImagePull", "message": "not found" });
+    let image = json!({
+        "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": { "waiting": image },
+    });
+    let how =
+        "It has started: to change it, `kubectl flux delete hello`, then `kubectl apply -f FILE`";
+    for (status, cause, remedy) in [
+        (
+            json!({ "phase": "Pending", "conditions": [scheduled] }),
+            format!("Rank 1 (hello-1-x): has no node: {message}"),
+            "add tolerations, or add nodes. ",
+        ),
+        (
+            json!({ "phase": "Pending", "containerStatuses": [image] }),
+            "Rank 1 (hello-1-x): does not start container hello: ErrImagePull not found".to_owned(),
+            "or add pull secrets. ",
+        ),
+    ] {
+        for state in ["Pending", "Starting", "Running"] {
+            scene.minicluster("hello", state, "Starting", None);
+            scene.endpoint.server.change(path, |pod| pod["status"] = status.clone());
+            let out = scene.ends(&["explain", "hello"]).await.out;
+            assert!(out.contains(&format!("cause:  it is {state}. {cause}\n")), "{out}");
+            assert!(out.contains(&format!("{remedy}{how}\n")), "{out}");
+        }
+    }
+    // The operator has written it.
+    scene.change("hello", |object| {
+        let message = "pod hello-1-x does not start container hello: ErrImagePull not found";
+        object["status"]["conditions"][0]["message"] = json!(message);
+    });
+    let out = scene.ends(&["explain", "hello"]).await.out;
+    assert!(!out.contains("Rank 1") && out.contains("or add pull secrets. "), "{out}");
+}
+
+/// `run` prints it before it deletes the MiniCluster.
+#[tokio::test]
+async fn the_lines_of_a_broker_that_failed_are_its_last_output() {
+    let scene = Scene::hello("Failed", "terminated").await;
+    let line = b"<3>broker.err[0]: x";
+    scene.endpoint.logs.write("hello-0-a/hello", &[line]);
+    for (reason, output) in
+        [("HookFailed", "lead\n  one\n"), ("BrokerFailed", "lead\n  one\n  <3>broker.err[0]: x\n")]
+    {
+        scene.minicluster("hello", "Failed", reason, Some(1));
+        let out = scene.ends(&["explain", "hello"]).await.out;
+        assert!(
+            out.contains(output) && (reason == "BrokerFailed" || !out.contains("broker.err")),
+            "{out}"
+        );
+    }
 }

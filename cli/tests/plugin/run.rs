@@ -51,6 +51,25 @@ async fn a_run_prints_its_output_and_ends_with_its_code() {
     assert_eq!(scene.endpoint.count("DELETE "), 1);
 }
 
+/// As `logs` prints them.
+#[tokio::test]
+async fn lines_of_flux_are_printed_only_on_request() {
+    let lines = [&b"<6>broker.info[0]: x"[..], b"one", b"flux-agent: run", b"flux-agent: error: e"];
+    for (options, printed) in [
+        (&[][..], "one\nflux-agent: error: e\n"),
+        (&["--broker"], "<6>broker.info[0]: x\none\nflux-agent: run\nflux-agent: error: e\n"),
+    ] {
+        let scene = Scene::new().await;
+        let run = running(&scene, options).await;
+        scene.endpoint.logs.write(LOG, &lines);
+        run.prints("error: e\n").await;
+        let logs = scene.ends(&[&["logs", "hello", "-oraw"], options].concat()).await;
+        assert_eq!(logs.out, printed, "{}", logs.err);
+        end(&scene, 0);
+        expect(&run.end().await, 0, printed);
+    }
+}
+
 /// B1, B2: the log breaks, is cut in a line, is refused for a while, or is silent.
 #[tokio::test]
 async fn a_broken_log_is_reopened_where_it_ended() {

@@ -2,22 +2,27 @@
 //! remedies, with links; a test compares the two.
 
 /// A remedy for reasons, for parts of the messages with them, or for parts of a log, where there are no reasons.
-struct Remedy {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remedy {
     reasons: &'static str,
     parts: &'static str,
-    advice: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+    /// Whether this changes fields of the specification that cannot change while the instance exists.
+    pub changes_specification: bool,
 }
 
 fn remedies() -> impl Iterator<Item = Remedy> {
     include_str!("remedies.txt").lines().filter_map(|line| {
-        let (reasons, rest) = line.split_once('|')?;
-        let (parts, advice) = rest.split_once('|')?;
-        Some(Remedy { reasons: reasons.trim(), parts: parts.trim(), advice: advice.trim() })
+        let mut columns = line.split('|').map(str::trim);
+        let [reasons, parts, advice] = [columns.next()?, columns.next()?, columns.next()?];
+        let changes_specification = columns.next() == Some("change");
+        Some(Remedy { reasons, parts, advice, changes_specification })
     })
 }
 
 /// The remedy for a condition with this `reason` and `message`. `code` is the exit code of the run.
-pub fn of_reason(reason: &str, message: &str, code: Option<i32>) -> Option<&'static str> {
+pub fn of_reason(reason: &str, message: &str, code: Option<i32>) -> Option<Remedy> {
     let has_reason =
         |row: &Remedy| !reason.is_empty() && row.reasons.split(", ").any(|it| it == reason);
     let is_in = |row: &Remedy| row.parts.split(", ").any(|part| message.contains(part));
@@ -26,13 +31,12 @@ pub fn of_reason(reason: &str, message: &str, code: Option<i32>) -> Option<&'sta
     let mut others = remedies().filter(|row| row.parts.is_empty());
     let by_code = others.find(|row| row.reasons == with_code);
     let by_reason = remedies().find(|row| row.parts.is_empty() && has_reason(row));
-    by_message.or(by_code).or(by_reason).map(|row| row.advice)
+    by_message.or(by_code).or(by_reason)
 }
 
 /// The remedy for the message of an agent, or for a line of its log.
-pub fn of_log(text: &str) -> Option<&'static str> {
-    let found = remedies().find(|row| row.reasons.is_empty() && text.contains(row.parts));
-    found.map(|row| row.advice)
+pub fn of_log(text: &str) -> Option<Remedy> {
+    remedies().find(|row| row.reasons.is_empty() && text.contains(row.parts))
 }
 
 #[cfg(test)]
@@ -80,7 +84,7 @@ mod tests {
 
     #[test]
     fn messages_and_exit_codes_come_before_reasons() {
-        let of = |reason, message, code| of_reason(reason, message, code).unwrap();
+        let of = |reason, message, code| of_reason(reason, message, code).unwrap().advice;
         assert!(of("CommandFailed", "", Some(1)).contains("output"));
         assert!(of("CommandFailed", "", Some(127)).contains("the full path"));
         assert!(of("Waiting", "pod a has no node: 0/1 nodes", None).contains("add nodes"));
@@ -93,7 +97,23 @@ mod tests {
         assert!(of("Waiting", "something else", None).contains("what the message says"));
         assert!(of("LeadUnreachable", "", Some(68)).contains("why the lead did not start"));
         assert_eq!(of_reason("CommandSucceeded", "", Some(0)), None);
-        assert!(of_log("10.0.0.1:8050: refused").unwrap().contains("NetworkPolicy"));
+        assert!(of_log("10.0.0.1:8050: refused").unwrap().advice.contains("NetworkPolicy"));
         assert_eq!(of_log("something else"), None);
+    }
+
+    #[test]
+    fn a_column_marks_what_changes_the_specification() {
+        for (reason, message, changes) in [
+            ("Waiting", "ErrImagePull", true),
+            ("Waiting", "persistentvolumeclaim \"a\" not found", false),
+            ("OOMKilled", "", true),
+            // There is no Job yet.
+            ("NoPodGroups", "", false),
+        ] {
+            let found = of_reason(reason, message, None).unwrap();
+            assert_eq!(found.changes_specification, changes, "{reason} {message}");
+        }
+        let columns = include_str!("remedies.txt").lines().map(|line| line.split('|').skip(3));
+        assert!(columns.flatten().all(|column| column == " change"));
     }
 }

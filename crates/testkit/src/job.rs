@@ -176,6 +176,13 @@ impl Counts {
             return Some(JobEnd::new("Failed", "DeadlineExceeded", message));
         }
         let failures = |index: &Index| u64::from(index.failed);
+        let all: u64 = self.indexes.values().map(failures).sum();
+        // The API server's defaults.
+        let most = if spec["backoffLimitPerIndex"].is_null() { 6 } else { u64::MAX };
+        if all > limit("backoffLimit").unwrap_or(most) {
+            let message = "Job has reached the specified backoff limit";
+            return Some(JobEnd::new("Failed", "BackoffLimitExceeded", message));
+        }
         if let Some(limit_of_index) = limit("backoffLimitPerIndex") {
             let lost = self.indexes.values().filter(|index| failures(index) > limit_of_index);
             let most = limit("maxFailedIndexes").unwrap_or(u64::MAX);
@@ -187,10 +194,7 @@ impl Counts {
                 )
             });
         }
-        let all: u64 = self.indexes.values().map(failures).sum();
-        let message = "Job has reached the specified backoff limit";
-        (all > limit("backoffLimit").unwrap_or(6))
-            .then(|| JobEnd::new("Failed", "BackoffLimitExceeded", message))
+        None
     }
 
     /// Ends the pods that are too many and makes those that are missing.

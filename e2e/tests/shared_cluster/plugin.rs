@@ -23,6 +23,10 @@ fn a_run_has_the_commands_output_and_exit_code() {
         let words = ["run", IMAGE, "--name=seven", "--keep", "--", "sh", "-c", "exit 7"];
         let failed = trial.plugin_ends(7, &words)?;
         ensure!(failed.err.contains("code 7"), "the code is not printed: {failed:?}");
+        let words = ["run", IMAGE, "--name=loud", "--broker", "--", "echo", "heard"];
+        let loud = trial.plugin_ends(0, &words)?;
+        let parts = ["flux-agent: ", "broker.info[0]: ", "heard\n"];
+        ensure!(parts.iter().all(|part| loud.out.contains(part)), "{loud:?}");
         trial.plugin_ends(2, &["run", IMAGE, "--size=0", "--", "true"])?;
         let is_left = async || Ok(listed(trial)? == ["minicluster.flux-framework.org/seven"]);
         until_true("only what was to be kept", is_left).await

@@ -15,11 +15,11 @@ async fn ended(run: &Instance<'_>) -> Result<(MiniClusterStatus, RunResult)> {
 fn the_result_names_the_failed_task_and_its_output() {
     trial("result", async |trial| {
         // The other tasks end later, because Flux records only the first end.
-        let command = "if test $FLUX_TASK_RANK = 2; then echo broken >&2; exit 3; fi; sleep 2";
+        let command = "if test $FLUX_TASK_RANK = 2; then echo broken >&2; exit 2; fi; sleep 2";
         let container = format!("command: '{command}'");
         let fails = trial.run("fails", "size: 4, tasks: 4", &container).await?;
         let (status, result) = ended(&fails).await?;
-        ensure!((result.exit_code, result.signal, result.rank) == (3, None, Some(2)), "{result:?}");
+        ensure!((result.exit_code, result.signal, result.rank) == (2, None, Some(2)), "{result:?}");
         let host = result.host.as_deref();
         ensure!(host.is_some_and(|host| host.starts_with("fails-")), "{result:?}");
         ensure!(result.container.as_deref() == Some("fails"), "{result:?}");
@@ -27,7 +27,18 @@ fn the_result_names_the_failed_task_and_its_output() {
         ensure!(result.jobid.as_deref() == Some(&status.jobid), "{status:?}");
         ensure!(status.jobid.starts_with('ƒ'), "{status:?}");
         let message = fails.fails("CommandFailed").await?.1;
-        ensure!(message.contains("exited with code 3 (rank 2 on fails-"), "{message}");
+        ensure!(message.contains("exited with code 2 (rank 2 on fails-"), "{message}");
+        // The Job would replace a lead with this code, as of a pod that was stopped before it began.
+        let job = trial.api::<Job>();
+        wait_for("the Job's end", async || {
+            let status = job.get(fails.name).await?.status.unwrap_or_default();
+            let mut all = status.conditions.iter().flatten();
+            Ok(all.any(|it| it.type_ == "Failed").then_some(()))
+        })
+        .await?;
+        let pods = trial.pods(fails.name).await?;
+        let leads = pods.iter().filter(|pod| pod.name_any().starts_with("fails-0-")).count();
+        ensure!(leads == 1, "there were {leads} leads");
 
         let well = trial.run("well", "size: 1", "command: 'echo fine >&2'").await?;
         let (status, result) = ended(&well).await?;

@@ -36,7 +36,7 @@ use flux_api::objects::{self, Images, RestTokens};
 use flux_contract::{AgentConfig, Bootstrap};
 use flux_protocol::Redacted;
 use instance_api::ApiEndpoint;
-use job_change::{changed_fields, expire, job_patch, services_pod_change};
+use job_change::{changed_fields, end_of_job, expire, job_patch, services_pod_change};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -198,7 +198,7 @@ fn after_the_end(live: &Observed, held_pod_remaining: Option<Duration>) -> Write
     Writes {
         services: services::ends_of_addresses(live).collect(),
         services_pod: live.services_pod.as_ref().map_or(Change::Keep, Change::delete),
-        job: if ends { held::end_job(live) } else { Change::Keep },
+        job: if ends { held::end_job(live) } else { end_of_job(live) },
         ..Writes::default()
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn status(
     let result = result::result(old_run, name, facts, lead.as_ref(), exit_code, &now);
     let brokers = Brokers::of(facts, old_run);
     let replaced = replaced(facts, name, lead.as_ref(), &now);
-    let mut list = Conditions::new(old, facts.plan.generation, now);
+    let mut list = Conditions::new(old, facts.answered_generation(), now);
     accepted(&mut list, facts);
     progressing::progressing(&mut list, facts, &brokers, lead.as_ref(), replaced.as_deref());
     ready(&mut list, facts, &brokers, lead.as_ref());
@@ -74,7 +74,7 @@ pub(super) fn status(
         run_id: run_id(facts),
         start_time,
         completion_time: facts.end().and_then(|end| end.at.clone()),
-        observed_generation: Some(facts.plan.generation),
+        observed_generation: Some(facts.answered_generation()),
         conditions,
         // The Job has the method; after the Job is deleted, the old status of the run has it.
         install: (facts.plan.install.clone())

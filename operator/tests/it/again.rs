@@ -78,12 +78,20 @@ async fn a_run_id_that_changes_while_a_run_goes_on_waits_for_its_end() {
     assert_ne!(world.condition("Progressing").1, "ChangeRefused");
     finish(&world, "Complete", 0);
     world.reconcile().await.unwrap();
-    assert_eq!(world.status().state, Some(State::Complete), "the end is reported");
+    let ended = world.status();
+    assert_eq!(ended.state, Some(State::Complete), "the end is reported");
+    let of = ended.conditions.iter().map(|condition| condition.observed_generation);
+    let of: Vec<_> = of.chain([ended.observed_generation]).collect();
+    assert!(
+        of.iter().all(|of| *of == Some(1)),
+        "tools would take it for the end of the next run: {of:?}"
+    );
     assert!(world.server.get(CLUSTER).is_some(), "it is not deleted before the next run");
     world.reconcile().await.unwrap();
     expire(&world);
     world.reconcile().await.unwrap();
-    assert_eq!(world.status().state, Some(State::Pending));
+    let next = world.status();
+    assert_eq!((next.state, next.observed_generation), (Some(State::Pending), Some(2)));
     finish(&world, "Complete", 0);
     world.reconcile().await.unwrap();
     assert!(world.server.get(CLUSTER).is_none(), "the last run is cleaned up");

@@ -93,6 +93,26 @@ async fn a_run_whose_pods_stay_refused_fails_with_the_cause() {
     }
 }
 
+/// The Job replaces a lead with such a code after ten seconds, unless the operator ends the Job before.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_ends_with_the_code_of_a_lost_pod_has_one_lead() {
+    for code in [2, 137, 255] {
+        let world = World::reconciled(&json!({ "size": 2 })).await;
+        let mut kubernetes = Kubernetes::default();
+        let path = until(&mut kubernetes, &world, || ready(&world, 0)).await;
+        world.server.with(|memory| Kubelet::end(&mut memory.store, &path, &End::of_command(code)));
+        world.reconcile().await.unwrap();
+        assert_eq!(world.status().state, Some(State::Failed));
+        assert_eq!(world.status().exit_code, Some(code));
+        // The Job controller counts the pod, and the watch of the Job brings that.
+        world.reconcile().await.unwrap();
+        until(&mut kubernetes, &world, || world.server.get(JOB).filter(is_finished)).await;
+        let leads = world.server.with(|memory| memory.store.select(PODS, |pod| index_of(pod) == 0));
+        assert_eq!(leads.len(), 1);
+        assert_eq!(world.condition("Failed").1, "CommandFailed");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_killed_worker_is_replaced_six_times() {
     let world = World::reconciled(&json!({ "size": 3 })).await;

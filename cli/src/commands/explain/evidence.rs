@@ -3,12 +3,14 @@
 use crate::commands::logs::is_of_flux;
 use crate::error;
 use crate::log_stream::whole;
-use crate::minicluster::{is_of_pod, layout, rank, runner, runner_state};
+use crate::minicluster::{layout, rank, runner, runner_state};
 use crate::output::age;
 use crate::prelude::*;
 use crate::rank_pod::agent_report;
-use flux_api::crd::MiniClusterStatus;
+use flux_api::crd::{MiniClusterStatus, Reason};
+use flux_api::waiting;
 use flux_contract::TerminationMessage;
+use flux_contract::labels::CONTROLLER_UID;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{ListParams, LogParams};
@@ -53,9 +55,12 @@ pub(super) struct Rank {
     pub number: u32,
     pub pod: String,
     pub state: String,
-    /// Why: the message of its agent or of the kubelet.
+    /// Why: the message of its agent, of the kubelet or of the scheduler.
     #[serde(rename = "says", skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The message is why the pod cannot start.
+    #[serde(skip)]
+    pub waits: bool,
 }
 
 /// What could not be read so far: the rest explains without it.
@@ -82,8 +87,8 @@ pub(super) async fn gather(
     let pods = unread.note("pods", target.pods().await).unwrap_or_default();
     let (ranks, events, output, queue) = tokio::join!(
         ranks(target, cluster, &pods, &unread),
-        events(target, cluster, now),
-        output(target, &pods),
+        events(target, cluster, &pods, now),
+        output(target, cluster, &pods),
         queue(&target.connection, cluster),
     );
     let events = unread.note("Events", events).unwrap_or_default();
@@ -137,17 +142,28 @@ async fn ranks(
             .is_some_and(|it| it.exit_code != 0);
         has_failed || (!is_over && !state.is_some_and(|it| it.ready))
     };
-    let shown = pods.values().filter(needs_attention).take(MAX_RANKS);
-    join_all(shown.map(async |pod| {
+    let mut all: Vec<_> = pods.values().filter(needs_attention).collect();
+    // The others wait for these.
+    all.sort_by_key(|pod| why_it_waits(pod, &target.name).is_none());
+    join_all(all.into_iter().take(MAX_RANKS).map(async |pod| {
+        let why = why_it_waits(pod, &target.name);
+        let waits = why.is_some();
         Rank {
             number: rank(pod).unwrap_or_default(),
             pod: pod.name_any(),
             state: anstream::adapter::strip_str(&crate::commands::status::pod_state(cluster, pod))
                 .to_string(),
-            message: message_of(target, cluster, pod, unread).await,
+            message: if waits { why } else { message_of(target, cluster, pod, unread).await },
+            waits,
         }
     }))
     .await
+}
+
+/// Why the pod cannot start, unless its runner has ended. The operator reads the same, but writes it later.
+fn why_it_waits(pod: &Pod, name: &str) -> Option<String> {
+    let has_ended = runner_state(pod, name).is_some_and(|state| state.terminated.is_some());
+    waiting::of_pod(pod).filter(|_| !has_ended)
 }
 
 /// The message of the kubelet about a container that waits, or of the agent about its run.
@@ -174,10 +190,11 @@ async fn message_of(
     })
 }
 
-/// The last Warning Events of the MiniCluster, its Job and its pods, but not of an earlier one with the same name.
+/// The last Warning Events of the MiniCluster, its Job and its `pods`, but not of earlier ones with the same names.
 async fn events(
     target: &MiniClusterRef,
     cluster: &MiniCluster,
+    pods: &BTreeMap<u32, Pod>,
     now: Timestamp,
 ) -> Result<Vec<String>> {
     let (name, is_over) = (&target.name, is_over(cluster));
@@ -186,10 +203,9 @@ async fn events(
     let events = target.connection.api::<Event>().list(&parameters).await;
     let events = events.with_context(|| format!("list the Events of {name}"))?;
     let is_of = |event: &&Event| {
-        let of = event.involved_object.name.as_deref().unwrap_or_default();
         // Probes fail when a run ends, which is no fault.
         let is_noise = is_over && event.reason.as_deref() == Some("Unhealthy");
-        !is_noise && time(event) >= created && (of == name || is_of_pod(of, name))
+        !is_noise && time(event) >= created && is_about(event, name, pods)
     };
     let mut events: Vec<(Timestamp, String)> = events
         .items
@@ -200,6 +216,19 @@ async fn events(
     events.sort();
     let first = events.len().saturating_sub(MAX_EVENTS);
     Ok(events.split_off(first).into_iter().map(|(_, line)| line).collect())
+}
+
+/// Whether the Event is about the MiniCluster `name`, about one of `pods`, or about their Job.
+fn is_about(event: &Event, name: &str, pods: &BTreeMap<u32, Pod>) -> bool {
+    let object = &event.involved_object;
+    let of = object.name.as_deref().unwrap_or_default();
+    if of != name {
+        return pods.values().any(|pod| pod.metadata.name.as_deref() == Some(of));
+    }
+    // The Job of another run has the same name.
+    let job = pods.values().find_map(|pod| pod.labels().get(CONTROLLER_UID));
+    let is_of_job = object.kind.as_deref() == Some("Job");
+    !is_of_job || job.is_none() || object.uid.as_ref() == job
 }
 
 fn time(event: &Event) -> Option<Timestamp> {
@@ -220,8 +249,12 @@ fn line(event: &Event, now: Timestamp) -> String {
     )
 }
 
-/// The last lines of the lead's output or, if there are none, of Flux's own messages.
-async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Vec<String>> {
+/// The last lines of the lead's output or, if there are none or the broker has failed, of all that its log has.
+async fn output(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    pods: &BTreeMap<u32, Pod>,
+) -> Result<Vec<String>> {
     let Some(pod) = pods.get(&0) else { return Ok(Vec::new()) };
     let parameters = LogParams {
         container: Some(target.name.clone()),
@@ -239,7 +272,9 @@ async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Result<Ve
     let log = String::from_utf8_lossy(&bytes);
     let all: Vec<&str> = log.lines().collect();
     let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
-    Ok(last(if own.is_empty() { &all } else { &own }))
+    let reason = cluster.status.as_ref().and_then(|status| status.reason.as_deref());
+    let is_of_broker = reason == Some(Reason::BrokerFailed.as_str());
+    Ok(last(if own.is_empty() || is_of_broker { &all } else { &own }))
 }
 
 fn last(lines: &[&str]) -> Vec<String> {
@@ -295,6 +330,27 @@ mod tests {
         let noted = added(&pod(json!({ "kubernetes.io/limit-ranger": note })), "s");
         assert_eq!(noted.unwrap(), format!("{note}; limits of s: cpu 500m"));
         assert_eq!(added(&pod(json!({})), "s"), None);
+    }
+
+    #[test]
+    fn events_are_those_of_what_exists() {
+        let pod = json!({ "metadata": { "name": "hello-0-b", "labels": { CONTROLLER_UID: "2" } } });
+        let pods = BTreeMap::from([(0, serde_json::from_value(pod).unwrap())]);
+        let is_shown = |kind: &str, name: &str, pods: &BTreeMap<u32, Pod>| {
+            let object = json!({ "kind": kind, "name": name, "uid": "1" });
+            let event = json!({ "metadata": {}, "involvedObject": object });
+            is_about(&serde_json::from_value(event).unwrap(), "hello", pods)
+        };
+        for (kind, name, expected) in [
+            ("MiniCluster", "hello", true),
+            ("Pod", "hello-0-b", true),
+            ("Pod", "hello-0-a", false),
+            ("Pod", "hello-1-b", false),
+            ("Job", "hello", false),
+        ] {
+            assert_eq!(is_shown(kind, name, &pods), expected, "{kind} {name}");
+        }
+        assert!(is_shown("Job", "hello", &BTreeMap::new()), "it may have made no pod");
     }
 
     #[test]

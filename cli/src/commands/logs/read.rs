@@ -49,7 +49,7 @@ impl Log {
             text.pop_if(|byte| *byte == b'\n');
             let shown = String::from_utf8_lossy(&text);
             lacks_beginning.get_or_insert_with(|| !shown.starts_with("flux-agent: "));
-            let is_wanted = self.broker || !is_of_flux(&shown);
+            let is_wanted = self.broker || !is_hidden(&shown);
             let mut line =
                 is_wanted.then(|| Line { time, rank: self.rank, pod: Arc::clone(&pod), text });
             if let Some(tail) = self.tail {
@@ -158,6 +158,12 @@ pub(super) async fn follow(
     Ok(())
 }
 
+/// Whether the line is printed only with `--broker`. What an agent reports to be wrong is always printed.
+pub(crate) fn is_hidden(line: &str) -> bool {
+    let is_fault = ["flux-agent: error: ", "flux-agent: warning: "];
+    is_of_flux(line) && !is_fault.iter().any(|start| line.starts_with(start))
+}
+
 /// Whether a line comes from an agent or from a module of a broker (`broker.info[0]: ...`), not from a command.
 pub(crate) fn is_of_flux(line: &str) -> bool {
     const LEVELS: [&str; 8] =
@@ -187,12 +193,15 @@ mod tests {
             "sched-simple.err[12]: no",
             "flux-agent: starting the broker",
         ] {
-            assert!(is_of_flux(line), "{line}");
+            assert!(is_of_flux(line) && is_hidden(line), "{line}");
         }
         for line in
             ["hello", "a.info: x", "matrix.row[3]: 1.0", "my file.info[0]: x", "<b>bold</b>", ""]
         {
-            assert!(!is_of_flux(line), "{line}");
+            assert!(!is_of_flux(line) && !is_hidden(line), "{line}");
+        }
+        for line in ["flux-agent: error: no", "flux-agent: warning: no"] {
+            assert!(is_of_flux(line) && !is_hidden(line), "{line}");
         }
     }
 }

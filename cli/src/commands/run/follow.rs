@@ -1,5 +1,6 @@
 //! Follows a run from its creation to its end.
 
+use crate::commands::logs::is_hidden;
 use crate::commands::status::{state_condition, summary};
 use crate::error::line;
 use crate::log_stream::{self, Ending, over_pods};
@@ -61,10 +62,12 @@ fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
 
-/// Prints the output of the lead, and of the leads that replace it, until the run has ended. Returns the MiniCluster,
+/// Prints the output of the lead, and of the leads that replace it, until the run has ended; with `broker` also the lines
+/// of its broker and agent. Returns the MiniCluster,
 /// unless that is gone, and why a part of the output is missing.
 pub(super) async fn follow(
     target: &MiniClusterRef,
+    broker: bool,
     progress: &mut Progress,
 ) -> Result<(Option<MiniCluster>, Option<String>)> {
     let progress = RefCell::new(progress);
@@ -75,7 +78,7 @@ pub(super) async fn follow(
         }
         ended => Ok(Some(ended)),
     });
-    let mut output = Output::start(target);
+    let mut output = Output::start(target, broker);
     let copied = over_pods(target, Some(0), ended, |lead| {
         let has_log = has_log(lead, &target.name);
         if has_log {
@@ -97,14 +100,14 @@ struct Output {
 }
 
 impl Output {
-    fn start(target: &MiniClusterRef) -> Self {
+    fn start(target: &MiniClusterRef, broker: bool) -> Self {
         let (leads, mut pods) = unbounded_channel();
         let lines = Arc::new(AtomicUsize::new(0));
         let (target, counted) = (target.clone(), Arc::clone(&lines));
         let copy = tokio::spawn(async move {
             let mut missing = None;
             while let Some(pod) = pods.recv().await {
-                missing = missing.or(copy_log(&target, pod, Arc::clone(&counted)).await);
+                missing = missing.or(copy_log(&target, pod, broker, Arc::clone(&counted)).await);
             }
             missing
         });
@@ -143,13 +146,21 @@ impl Output {
 }
 
 /// Copies the log of the runner in this pod to the standard output. Returns the reason why a part is missing.
-async fn copy_log(target: &MiniClusterRef, pod: String, lines: Arc<AtomicUsize>) -> Option<String> {
+async fn copy_log(
+    target: &MiniClusterRef,
+    pod: String,
+    broker: bool,
+    lines: Arc<AtomicUsize>,
+) -> Option<String> {
     let container = Some(target.name.clone());
     let parameters = LogParams { container, follow: true, ..LogParams::default() };
     let mut output = std::io::stdout();
     let mut failure = None;
     let print = |line: log_stream::Line| {
         lines.fetch_add(1, Ordering::Relaxed);
+        if !broker && is_hidden(&String::from_utf8_lossy(&line.text)) {
+            return ready(true);
+        }
         let written = output.write_all(&line.text).and_then(|()| output.flush());
         failure = written.err();
         ready(failure.is_none())

@@ -50,6 +50,9 @@ pub(super) struct RunSpec {
     /// Run a shell, or the command, in this terminal, on the lead of a new instance
     #[arg(long, short)]
     pub interactive: bool,
+    /// Also print the lines of the lead's broker and agent, even if logging.quiet is set
+    #[arg(long)]
+    pub broker: bool,
     #[command(flatten)]
     options: Options,
     /// The command with its arguments
@@ -144,6 +147,9 @@ impl RunSpec {
         }
         if self.interactive {
             spec["interactive"] = json!(true);
+        }
+        if self.broker {
+            spec["logging"]["quiet"] = json!(false);
         }
         self.options.change_spec(spec);
         let is_interactive = spec["interactive"] == true;
@@ -259,6 +265,12 @@ mod tests {
             made.check().unwrap();
             made.object
         }));
+    }
+
+    #[test]
+    fn lines_of_flux_are_asked_for() {
+        let quiet = |line: &str| made(line).unwrap().object["spec"]["logging"]["quiet"].clone();
+        assert_eq!([quiet("a -- x"), quiet("a --broker -- x")], [json!(true), json!(false)]);
     }
 
     #[test]

@@ -26,9 +26,10 @@ const REPEATED: [&str; 2] = ["Stalled", "Reconciling"];
 pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
     let Conclusion { live, plan, status, object, .. } = conclusion;
     let generation = object.metadata.generation;
-    assert_eq!(status.observed_generation, generation);
     assert_eq!(status.selector, "hpa-selector=hello");
     let mut lines = vec![format!("{}; {}", lifecycle(live), fields(status))];
+    let answered = status.observed_generation.filter(|of| Some(*of) != generation);
+    lines.extend(answered.map(|of| format!("answers generation {of}")));
     for condition in &status.conditions {
         assert!(!condition.message.is_empty());
         let Condition { type_, message, reason, .. } = condition;
@@ -42,7 +43,9 @@ pub(super) fn lines(conclusion: &Conclusion) -> Vec<String> {
         let since = condition.last_transition_time.0.as_second();
         let since =
             if since == conclusion.now { String::new() } else { format!(" (since {since})") };
-        let of = condition.observed_generation.filter(|of| Some(*of) != generation);
+        let of = condition
+            .observed_generation
+            .filter(|_| condition.observed_generation != status.observed_generation);
         let of = of.map(|of| format!(" (of generation {of})")).unwrap_or_default();
         let line = format!("{line}{since}{of}");
         if !USUAL.contains(&line.as_str()) {

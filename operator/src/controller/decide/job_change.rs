@@ -2,11 +2,15 @@
 //! template cannot change; `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
-use crate::controller::job_ext::{LATE_START_ANNOTATION, QUORUM_ANNOTATION, noted_keys};
-use crate::controller::pod_ext::has_failed;
+use crate::controller::job_ext::{
+    LATE_START_ANNOTATION, QUORUM_ANNOTATION, counts_by_index, is_ending, is_suspended, noted_keys,
+};
+use crate::controller::observe::Observed;
+use crate::controller::pod_ext::{end_of, has_failed};
 use flux_api::cluster::{FixedFields, ServicesPod};
 use flux_api::objects::{
-    GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, SUSPENDED_ANNOTATION,
+    GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, KILLED,
+    SUSPENDED_ANNOTATION,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -101,6 +105,23 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
         spec.insert("backoffLimit".to_owned(), json!(desired.backoff_limit));
     }
     (!spec.is_empty()).then_some(Value::Object(spec))
+}
+
+/// Ends the Job of a failed run, whose end is recorded, if the Job would replace the lead because of its exit code: of a
+/// run without the Job's failure policy, the number of failed pods decides. The pods stay.
+pub(crate) fn end_of_job(live: &Observed) -> Change<Job> {
+    let (Some(job), Some(lead)) = (&live.job, &live.pods.lead) else { return Change::Keep };
+    let has_failed =
+        live.lifecycle.is_recorded() && live.lifecycle.end().is_some_and(|it| !it.complete);
+    let code = end_of(lead, &job.name_any()).map(|end| end.exit_code);
+    let is_open = counts_by_index(job) && !is_ending(job) && !is_suspended(job);
+    let is_done = job.spec.as_ref().is_some_and(|spec| spec.backoff_limit == Some(0));
+    let is_replaced = code.is_some_and(|code| KILLED.contains(&code));
+    if has_failed && is_open && is_replaced && !is_done {
+        Change::merge(job, json!({ "spec": { "backoffLimit": 0 } }))
+    } else {
+        Change::Keep
+    }
 }
 
 /// Lets Kubernetes delete the finished Job `live` with its pods (`ttlSecondsAfterFinished` of Jobs, which deletes in the

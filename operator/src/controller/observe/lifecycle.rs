@@ -195,8 +195,9 @@ fn ended(
 }
 
 /// The end of the run of `job` as the pod of the lead shows it, once it is certain: success by the Job's success
-/// policy, or failure by its failure policy with an exit code for which no pod is replaced. All containers of the
-/// Job's template must have ended; containers that others have added do not count.
+/// policy, or failure by its failure policy with an exit code for which no pod is replaced, or that is the command's
+/// own by the agent's message. All containers of the Job's template must have ended; containers that others have added
+/// do not count.
 fn end_by_lead(job: &Job, lead: &PodView<'_>, interactive: bool) -> Option<End> {
     if is_suspended(job) || lead.pod.metadata.deletion_timestamp.is_some() {
         return None;
@@ -209,7 +210,8 @@ fn end_by_lead(job: &Job, lead: &PodView<'_>, interactive: bool) -> Option<End> 
     let own = all.iter().filter(|container| is_own(job, &container.name));
     let codes: Vec<i32> = own.map(code).collect::<Option<_>>()?;
     let complete = codes.iter().all(|code| *code == 0);
-    let failed = end.exit_code != 0 && counts_by_index(job) && !is_replaced(end.exit_code);
+    let is_final = !is_replaced(end.exit_code) || lead.command_ended();
+    let failed = end.exit_code != 0 && counts_by_index(job) && is_final;
     let at = end.finished_at.clone().filter(|_| complete || failed)?;
     let failure = lead.failure().filter(|_| !complete);
     let complete = failure.is_none();

@@ -114,6 +114,16 @@ impl<'pod> PodView<'pod> {
         !self.over && self.ended.is_none() && self.pod.metadata.deletion_timestamp.is_none()
     }
 
+    /// True if the agent has left the end of the command, with the code that the runner has ended with: the runner was
+    /// neither killed nor lost.
+    pub(crate) fn command_ended(&self) -> bool {
+        let ended = self.ended.as_ref().filter(|_| disruption(self.pod).is_none());
+        ended.is_some_and(|ended| {
+            let message = ended.message.as_ref();
+            message.is_some_and(|it| it.command_ran && it.exit_code == ended.exit_code)
+        })
+    }
+
     /// Why the pod failed, if it did: the end of the runner, else the kubelet's reason, else another container's end.
     pub(crate) fn failure(&self) -> Option<Outcome> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {

@@ -1,14 +1,12 @@
 //! Messages why pods do not start, from the pods' statuses and Events.
 
 use crate::controller::pod_ext::{condition, containers, phase};
+use flux_api::waiting::of_pod as status_reason;
 use flux_contract::obstacle::{Obstacle, ObstacleCause};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
-
-/// Reasons of waiting containers that only need more time.
-const NOT_YET: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// A wait longer than this becomes an Event: a shorter one is part of most starts.
 pub(crate) const PERSISTENT_AFTER: Duration = Duration::from_secs(10);
@@ -93,21 +91,6 @@ pub(crate) fn cannot_join(pod: &Pod, obstacle: &Obstacle, now: &Time) -> Waiting
     let message =
         format!("pod {} has not joined the lead: {}{remedy}", pod.name_any(), obstacle.message);
     Waiting { message, is_persistent: is_persistent(pod, now) }
-}
-
-/// The reason in the status of `pod`, without the subject: no node, no image, a container that does not start.
-fn status_reason(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    if let Some(scheduled) = condition(status, "PodScheduled").filter(|it| it.status == "False") {
-        let message = scheduled.message.as_deref().unwrap_or("not scheduled");
-        return Some(format!("has no node: {message}"));
-    }
-    containers(status).find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref().filter(|reason| !NOT_YET.contains(reason))?;
-        let message = waiting.message.as_deref().unwrap_or_default();
-        Some(format!("does not start container {}: {reason} {message}", container.name))
-    })
 }
 
 /// Why `pod` has ended before it was started, with a remedy.

@@ -30,6 +30,13 @@ impl Facts<'_> {
         self.live.lifecycle.end()
     }
 
+    /// The generation that the status answers. A run that has ended answers its own, not one that asks for the next run:
+    /// tools would take its end for that of the next.
+    pub(super) fn answered_generation(&self) -> i64 {
+        let is_of_last = self.plan.runs_again && self.end().is_some();
+        if is_of_last { self.generation() } else { self.plan.generation }
+    }
+
     /// The generation of the specification that the run was started with, if there is a run.
     pub(super) fn generation(&self) -> i64 {
         let noted = self.live.job.as_ref().and_then(noted_generation);
