@@ -4,6 +4,7 @@
 
 mod chart;
 mod commands;
+mod fields;
 mod imports;
 mod links;
 mod manifests;

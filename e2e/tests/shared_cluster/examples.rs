@@ -19,14 +19,15 @@ macro_rules! examples {
 }
 
 examples! {
-    archive, autoscale, autoscaler, batch, batch_logs, batch_raw, broker_options, bursting, cleanup,
-    custom_config, dask, deadline, diagnostics, disable_view, distroless, elasticity, ensemble,
-    executorlib, failing, fluxion, gpu, hello_world, hooks, interactive, jax, jupyter, lammps,
-    launcher, maestro, mcp, merlin, minimal_service, mpi, mpi4py, munge, nextflow, non_root,
-    open_mpi, own_user, parsl, pod_settings, psij, quiet, read_only_root, reframe, rest, resume,
-    retry, scale_to_zero, scaling, script, services, several_on_a_node, sidecar, sidecar_service,
-    snakemake, submit_command, suspend, timed, tuned_pods, volume_configmap, volume_emptydir,
-    volume_hostpath, volume_pvc, volume_secret, workflow,
+    archive, archive_broadcast, autoscale, autoscaler, batch, batch_logs, batch_raw,
+    broker_options, bursting, bursting_hostlist, cleanup, custom_config, dask, deadline,
+    diagnostics, disable_view, distroless, elasticity, ensemble, executorlib, failing, fluxion,
+    gpu, hello_world, hooks, interactive, jax, jupyter, lammps, launcher, maestro, mcp, merlin,
+    minimal_service, mpi, mpi4py, munge, nextflow, non_root, open_mpi, own_user, own_view,
+    parsl, pod_settings, psij, quiet, read_only_root, reframe, rest, rest_tls, resume, retry,
+    run_again, scale_to_zero, scaling, script, services, several_on_a_node, sidecar,
+    sidecar_first, sidecar_service, snakemake, submit_command, suspend, timed, tuned_pods,
+    volume_configmap, volume_emptydir, volume_hostpath, volume_pvc, volume_secret, workflow,
 }
 
 /// The examples that tests in `own_clusters/` run.

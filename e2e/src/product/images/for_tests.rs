@@ -9,6 +9,7 @@ use crate::images::layer::{Layer, Source};
 use crate::progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result};
+use flux_api::images::VIEW_IMAGE;
 use std::path::Path;
 
 /// A web server, started by the image's own entrypoint, and curl. Made of Debian's packages.
@@ -66,6 +67,8 @@ pub(crate) fn load(cluster: &Cluster, binaries: &Binaries, view: &View) -> Resul
     let Some(flux) = view.layer(scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);
     };
+    let only_flux = Image::new(vec![flux.clone()], ImageConfig::default());
+    load("the view of the tests, in the place of", &only_flux, VIEW_IMAGE)?;
     cluster.load_image(&spack_view(flux.clone(), scratch.path())?, &[SPACK_VIEW])?;
     let with_flux = with_flux(&system, flux, scratch.path())?;
     load("a Debian with Flux, in the place of", &with_flux, WITH_FLUX)
