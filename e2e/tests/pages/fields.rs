@@ -7,7 +7,7 @@ use serde_json::Value;
 use walkdir::WalkDir;
 
 /// Fields that no example has, and why.
-const WITHOUT: [(&str, &str); 7] = [
+const WITHOUT: [(&str, &str); 8] = [
     (".containers[].commands.preBroker", "the old name of brokerPre"),
     (".containers[].commands.preWorker", "the old name of workerPre"),
     (".containers[].fluxuser", "the old name of fluxUser"),
@@ -15,6 +15,10 @@ const WITHOUT: [(&str, &str); 7] = [
     (".containers[].volumes{}.csiDriver", "the tests' clusters have no CSI driver"),
     (".containers[].volumes{}.csiDriverAttributes", "the tests' clusters have no CSI driver"),
     (".flux.container.pullAlways", "the tests' clusters have no registry to pull from"),
+    (
+        ".flux.rest.tlsSecretName",
+        "no private key is in the repository: a test on a cluster makes one",
+    ),
 ];
 
 /// The fields of types of Kubernetes, of which an example need not have each.

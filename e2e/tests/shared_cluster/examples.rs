@@ -24,7 +24,7 @@ examples! {
     diagnostics, disable_view, distroless, elasticity, ensemble, executorlib, failing, fluxion,
     gpu, hello_world, hooks, interactive, jax, jupyter, lammps, launcher, maestro, mcp, merlin,
     minimal_service, mpi, mpi4py, munge, nextflow, non_root, open_mpi, own_user, own_view,
-    parsl, pod_settings, psij, quiet, read_only_root, reframe, rest, rest_tls, resume, retry,
+    parsl, pod_settings, psij, quiet, read_only_root, reframe, rest, resume, retry,
     run_again, scale_to_zero, scaling, script, services, several_on_a_node, sidecar,
     sidecar_first, sidecar_service, snakemake, submit_command, suspend, timed, tuned_pods,
     volume_configmap, volume_emptydir, volume_hostpath, volume_pvc, volume_secret, workflow,
