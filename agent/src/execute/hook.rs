@@ -13,6 +13,7 @@ use crate::plan::step::Hook;
 use crate::process::children::Running;
 use crate::process::exit_status::end_text;
 use crate::process::signals::{Signals, Stop};
+use crate::status::file::PRIVATE_MODE;
 use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::subcommand::{ENV, own_program};
@@ -39,7 +40,7 @@ pub(crate) async fn run_hook(run: &mut Run, hook: &Hook) -> Result<()> {
     let Some(shell) = &hook.shell else { return refuse(run, hook.name, NO_SHELL) };
     let report_file = run.root.at(&run.report_file);
     let private = report_file.parent().unwrap_or(&report_file);
-    files::make_directory(private, 0o700, None)
+    files::make_directory(private, PRIVATE_MODE, None)
         .and_then(|()| files::remove(&report_file))
         .map_err(failed("prepare", &report_file))?;
     let script = reporting(&own_program(), &report_file, &hook.script);

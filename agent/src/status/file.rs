@@ -39,11 +39,15 @@ pub(crate) async fn publish(path: PathBuf, mut reports: watch::Receiver<StatusRe
     }
 }
 
+/// Mode of the agent's private directory: only the agent reads the files of hooks there, and every user of the pod, as in
+/// `kubectl flux exec NAME -- flux-agent status`, the status.
+pub(crate) const PRIVATE_MODE: u32 = 0o711;
+
 /// Each file has another inode, so a reader gets one whole report.
 pub(crate) fn write(path: &Path, mut report: StatusReport) -> io::Result<()> {
     report.phases = report.phases_until(Instant::now());
-    files::make_directory(path.parent().unwrap_or(path), 0o700, None)?;
-    files::write(path, &serde_json::to_vec(&report)?, 0o600, None)
+    files::make_directory(path.parent().unwrap_or(path), PRIVATE_MODE, None)?;
+    files::write(path, &serde_json::to_vec(&report)?, 0o644, None)
 }
 
 /// The report of the agent that runs here.
@@ -104,8 +108,8 @@ mod tests {
         assert_eq!((&found.last_error, &found.phases[0]), (&report.last_error, &report.phases[0]));
         let milliseconds = found.phases[1].duration_milliseconds;
         assert!((60_000..120_000).contains(&milliseconds), "it counts up to the read: {found:?}");
-        let mode = fs::metadata(path.parent().unwrap()).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o700);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o711, 0o644));
         fs::write(&path, "{").unwrap();
         assert!(refused().contains("status.json is no status of an agent of this release"));
     }

@@ -166,7 +166,7 @@ paths! {
     complete_marker = shared / "flux-operator-complete.txt";
     /// A file that the runner's agent keeps locked, so that sidecars notice every end of it.
     runner_lock = shared / "runner.lock";
-    /// Directory of mode 0700 with the status of the runner's agent and the files of hooks.
+    /// Directory of mode 0711 with the status of the runner's agent, which all users may read, and the files of hooks.
     private_directory = private / "agent";
     /// The status of the run, which PID 1 writes.
     agent_status = private / "agent/status.json";

@@ -235,8 +235,8 @@ pub struct Commands {
     pub run_flux_as_root: bool,
 }
 
-/// An existing volume and where it is mounted. At most one source; with only a `path` it is an
-/// empty directory there.
+/// An existing volume and where it is mounted. It has one source: a claim, a path of the node, files,
+/// a CSI driver, or an empty directory.
 #[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -158,7 +158,14 @@ fn of_lifecycle(
             (true, Reason::Suspending, "waiting for the pods of the suspended Job".to_owned())
         }
         Ending | Failing => (true, Reason::Ending, ending(facts)),
-        Running => (false, Reason::Running, format!("the command can run{also}")),
+        Running => {
+            let what = if facts.plan.interactive {
+                "the instance takes jobs"
+            } else {
+                "the command can run"
+            };
+            (false, Reason::Running, format!("{what}{also}"))
+        }
         Suspended(_) => (false, Reason::Suspended, "see the condition Suspended".to_owned()),
         Ended(_) => return,
     };

@@ -162,6 +162,11 @@ fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Violations) 
     let of_driver = has(&volume.csi_driver);
     let is_empty_dir =
         !(of_files || of_driver || has(&volume.claim_name) || has(&volume.host_path));
+    let asks_for_empty =
+        volume.empty_dir || has(&volume.empty_dir_medium) || has(&volume.empty_dir_size_limit);
+    faults.require(asks_for_empty || !is_empty_dir, path, || {
+        "has no source: give claimName, hostPath, configMapName, secretName or csiDriver, or emptyDir: true".to_owned()
+    });
     let empty_dir = "an emptyDir";
     for (field, is_given, applies, source) in [
         ("emptyDirMedium", has(&volume.empty_dir_medium), is_empty_dir, empty_dir),
