@@ -19,6 +19,7 @@ mod minicluster;
 mod object_format;
 mod output;
 mod prelude;
+mod progress;
 mod random_name;
 mod rank_pod;
 mod retry;

@@ -5,7 +5,7 @@ mod evidence;
 use crate::commands::status::state_condition;
 use crate::output::{bold, coloured};
 use crate::prelude::*;
-use evidence::{Evidence, Rank};
+use evidence::{Evidence, Line, Rank};
 use flux_api::crd::Reason;
 use flux_api::remedies;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -105,14 +105,35 @@ impl Explanation {
             "It has ended: to run it changed, change `spec.runId`, too, and `kubectl apply -f FILE`"
                 .to_owned()
         } else {
-            format!(
-                "It has started: to change it, `kubectl flux delete {name}`, then `kubectl apply -f FILE`"
-            )
+            format!("To change it: `kubectl flux delete {name}`, then `kubectl apply -f FILE`")
         };
         if let Some(remedy) = self.remedy.as_mut().filter(|_| self.changes_specification) {
             *remedy = format!("{remedy}. {how}");
         }
         self
+    }
+
+    /// Without commands that read the log of a pod: `run` deletes the pods.
+    pub(crate) fn without_pods(mut self) -> Self {
+        if let Some(remedy) = self.remedy.as_mut().filter(|remedy| remedy.contains("kubectl logs"))
+        {
+            *remedy = format!("run it again with `--keep`, then {remedy}");
+        }
+        let Evidence { conditions, ranks, events, .. } = &mut self.evidence;
+        let lines = conditions.iter_mut().chain(events).map(|line| &mut line.message);
+        let of_ranks = ranks.iter_mut().filter_map(|rank| rank.message.as_mut());
+        for text in lines.chain(of_ranks).chain([&mut self.cause]) {
+            *text = without_log_command(text, &self.name);
+        }
+        self
+    }
+
+    pub(crate) fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.remedy.as_deref()
     }
 
     pub(crate) fn text(&self) -> String {
@@ -121,14 +142,18 @@ impl Explanation {
         lines.push(format!("{} {}", bold("cause: "), self.cause));
         lines.extend(self.remedy.iter().map(|remedy| format!("{} {remedy}", bold("remedy:"))));
         let Evidence { conditions, ranks, events, added, output, unread, .. } = &self.evidence;
-        let ranks = ranks.iter().map(|it| {
-            let message = it.message.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-            format!("{} ({}) {}{message}", it.number, it.pod, it.state)
+        let ranks = ranks.iter().map(|it| Line {
+            about: format!("{} ({}) {}", it.number, it.pod, it.state),
+            message: it.message.clone().unwrap_or_default(),
         });
+        let mut shown = vec![self.cause.clone()];
+        let mut once = |lines: Vec<Line>| -> Vec<String> {
+            lines.into_iter().map(|line| line.once(&mut shown)).collect()
+        };
         let sections = [
-            ("conditions", conditions.clone()),
-            ("ranks that failed or are not online", ranks.collect()),
-            ("warnings", events.clone()),
+            ("conditions", once(conditions.clone())),
+            ("ranks that failed or are not online", once(ranks.collect())),
+            ("warnings", once(events.clone())),
             ("set by a LimitRange", added.clone()),
             ("last output of the lead", output.clone()),
             ("not read", unread.iter().cloned().collect()),
@@ -141,6 +166,14 @@ impl Explanation {
     }
 }
 
+/// A message of the operator without the command that it adds, which reads the log of the pod of this MiniCluster.
+pub(crate) fn without_log_command(message: &str, name: &str) -> String {
+    let parts = message.split_once("; its log: kubectl logs ").and_then(|(before, rest)| {
+        Some((before, rest.split_once(&format!(" --container {name}"))?.1))
+    });
+    parts.map_or_else(|| message.to_owned(), |(before, after)| format!("{before}{after}"))
+}
+
 /// The first rank that shows why brokers are missing, and its message. Before the lead has started, and beside a ready lead,
 /// only a pod that cannot start shows that: agents of others wait.
 fn missing_rank(state: Option<State>, ranks: &[Rank]) -> Option<(&Rank, &str)> {
@@ -150,4 +183,16 @@ fn missing_rank(state: Option<State>, ranks: &[Rank]) -> Option<(&Rank, &str)> {
         _ => false,
     };
     ranks.iter().filter(shows).find_map(|rank| Some((rank, rank.message.as_deref()?)))
+}
+
+#[cfg(test)]
+#[test]
+fn messages_without_the_command_that_reads_a_log() {
+    let of_operator = include_str!("../../../operator/src/controller/cases/states/results.txt");
+    let messages = of_operator.lines().filter(|line| line.contains("kubectl logs"));
+    let shortened: Vec<_> = messages.map(|it| without_log_command(it, "hello")).collect();
+    let expected = "  > Failed True CommandFailed: command exited with code 7".to_owned();
+    assert!(shortened.contains(&expected), "{shortened:?}");
+    assert!(!shortened.iter().any(|message| message.contains("logs")), "{shortened:?}");
+    assert_eq!(without_log_command("it is Failed", "hello"), "it is Failed");
 }

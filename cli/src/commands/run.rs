@@ -4,18 +4,19 @@ mod follow;
 mod options;
 mod specification;
 
-use crate::commands::explain::explanation;
+use crate::commands::explain::{explanation, without_log_command};
 use crate::commands::status::summary;
 use crate::error::{line, misuse};
 use crate::exec;
 use crate::minicluster::layout;
 use crate::output::DryRun;
 use crate::prelude::*;
+use crate::progress::Progress;
 use crate::retry::{is_of_connection, is_refusal, repeated};
 use crate::signals::{Guarded, Signals, guarded};
 use anyhow::anyhow;
 use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
-use follow::{Progress, follow};
+use follow::follow;
 use http::Request;
 use kube::api::PostParams;
 use specification::{Made, RunSpec};
@@ -148,8 +149,8 @@ impl Run {
     }
 
     async fn follow(&self, target: &MiniClusterRef) -> Outcome {
-        let mut progress = Progress::new(&target.name);
         let name = &target.name;
+        let mut progress = progress(name);
         let (cluster, missing) = match Box::pin(follow(target, self.spec.broker, &mut progress))
             .await
         {
@@ -168,12 +169,9 @@ impl Run {
         let code = code(&cluster);
         let is_of_command = is_of_command(&cluster);
         if !is_of_command {
-            match explanation(target).await {
-                Ok(explanation) => print_stderr(&explanation.text()),
-                Err(error) => print_stderr(&format!("{}\n{}", summary(&cluster), line(&error))),
-            }
+            print_stderr(&self.explanation(target, &cluster).await);
         } else if code != Some(0) {
-            print_stderr(&format!("kubectl flux: {}", summary(&cluster)));
+            print_stderr(&format!("kubectl flux: {}", self.summary(&cluster)));
         }
         // The output of a run that never began is empty.
         let kept = missing.filter(|_| is_of_command).map(|missing| {
@@ -184,6 +182,20 @@ impl Run {
             )
         });
         Outcome { code: code.with_context(|| format!("{name} did not run")), kept }
+    }
+
+    /// Why the run has failed. Only pods that are kept have a log that can be read later.
+    async fn explanation(&self, target: &MiniClusterRef, cluster: &MiniCluster) -> String {
+        match explanation(target).await {
+            Ok(explanation) if self.keep => explanation.text(),
+            Ok(explanation) => explanation.without_pods().text(),
+            Err(error) => format!("{}\n{}", self.summary(cluster), line(&error)),
+        }
+    }
+
+    fn summary(&self, cluster: &MiniCluster) -> String {
+        let text = summary(cluster);
+        if self.keep { text } else { without_log_command(&text, &cluster.name_any()) }
     }
 
     /// Runs a shell, or the command, in a new instance, which outlives a connection that breaks.
@@ -201,7 +213,7 @@ impl Run {
     }
 
     async fn interact(&self, target: &MiniClusterRef) -> Result<u8> {
-        let mut progress = Progress::new(&target.name);
+        let mut progress = progress(&target.name);
         let pod = Box::pin(follow::until_ready(target, &mut progress)).await?;
         drop(progress);
         let agent = layout(&target.get().await?).agent();
@@ -212,6 +224,12 @@ impl Run {
         }
         exec::pass_through(target, &pod.name_any(), &argv, true).await
     }
+}
+
+fn progress(name: &str) -> Progress {
+    let mut progress = Progress::new(name);
+    progress.print("created");
+    progress
 }
 
 /// Prints that the MiniCluster may still be there: the API server may not have answered the request to delete it.

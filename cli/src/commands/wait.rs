@@ -3,6 +3,7 @@
 use crate::commands::status::summary;
 use crate::duration::duration;
 use crate::prelude::*;
+use crate::progress::Progress;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use flux_api::crd::MiniClusterStatus;
 use tokio::time::timeout;
@@ -77,6 +78,10 @@ impl Wait {
     }
 
     async fn wait(&self, target: &MiniClusterRef) -> Result<()> {
+        // Several lines that change would overwrite each other.
+        let is_alone = self.names.names.len() == 1;
+        let progress = if is_alone { Progress::new } else { Progress::lines };
+        let mut progress = progress(&target.name);
         let mut last = "the API server has not answered".to_owned();
         let end = async {
             if self.goal == Goal::Delete {
@@ -85,12 +90,20 @@ impl Wait {
             }
             let find = |cluster: Option<MiniCluster>| {
                 last = cluster.as_ref().map_or(String::new(), summary);
-                end(target, &self.goal, cluster)
+                let seen = cluster.clone();
+                let end = end(target, &self.goal, cluster)?;
+                if let Some(cluster) = seen.filter(|_| end.is_none()) {
+                    progress.print_unprocessed(&cluster);
+                    progress.print_state(&cluster);
+                }
+                Ok(end)
             };
             target.until(find).await.map(|(cluster, reached)| (summary(&cluster), reached))
         };
         let limit = self.timeout.unwrap_or(Duration::MAX);
-        let Ok(end) = timeout(limit, end).await else { bail!("timed out after {limit:?}: {last}") };
+        let end = timeout(limit, end).await;
+        progress.finish();
+        let Ok(end) = end else { bail!("timed out after {limit:?}: {last}") };
         let (text, reached) = end?;
         ensure!(reached, "{text}");
         print(&text);

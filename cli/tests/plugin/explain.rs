@@ -52,8 +52,7 @@ async fn a_pod_that_cannot_start_is_the_cause_at_once() {
         "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
         "state": { "waiting": image },
     });
-    let how =
-        "It has started: to change it, `kubectl flux delete hello`, then `kubectl apply -f FILE`";
+    let how = "To change it: `kubectl flux delete hello`, then `kubectl apply -f FILE`";
     for (status, cause, remedy) in [
         (
             json!({ "phase": "Pending", "conditions": [scheduled] }),
@@ -81,6 +80,35 @@ async fn a_pod_that_cannot_start_is_the_cause_at_once() {
     });
     let out = scene.ends(&["explain", "hello"]).await.out;
     assert!(!out.contains("Rank 1") && out.contains("or add pull secrets. "), "{out}");
+}
+
+#[tokio::test]
+async fn a_message_is_printed_once() {
+    let scene = Scene::new().await;
+    scene.minicluster("hello", "Failed", "HookFailed", Some(69));
+    let message = "the command was not run (exit code 69)";
+    scene.change("hello", |object| {
+        let conditions = object["status"]["conditions"].as_array_mut().unwrap();
+        conditions[0]["message"] = json!(message);
+        let mut stalled = conditions[0].clone();
+        stalled["type"] = json!("Stalled");
+        conditions.push(stalled);
+    });
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "e", "namespace": "default" },
+        "involvedObject": { "kind": "MiniCluster", "name": "hello" }, "type": "Warning",
+        "reason": "HookFailed", "message": message, "lastTimestamp": "2026-01-01T00:00:00Z",
+    });
+    scene.endpoint.server.put("/api/v1/namespaces/default/events/e", event);
+    let out = scene.ends(&["explain", "hello"]).await.out;
+    assert_eq!(out.matches(message).count(), 1, "{out}");
+    for line in
+        ["  Failed=True, HookFailed, for ", "  Stalled=True, ", ", MiniCluster hello: HookFailed\n"]
+    {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    let json = scene.ends(&["explain", "hello", "-ojson"]).await.out;
+    assert_eq!(json.matches(message).count(), 4, "{json}");
 }
 
 /// `run` prints it before it deletes the MiniCluster.

@@ -366,3 +366,48 @@ async fn what_fails_beside_the_command_is_named() {
         assert!(scene.get("hello").is_some(), "{pattern}");
     }
 }
+
+/// Without an operator, or in a namespace that refuses the pods.
+#[tokio::test]
+async fn a_run_that_does_not_begin_is_explained() {
+    let scene = Scene::new().await;
+    let run = created(&scene, &[]).await;
+    let remedy = "remedy: check that the operator runs";
+    run.reports(&format!("cause:  the operator has not processed it yet\n{remedy}")).await;
+    scene.minicluster("hello", "Pending", "PodsRefused", None);
+    run.reports("hello: Pending: it is Pending\nremedy: correct the specification").await;
+    run.signal(Signal::SIGINT);
+    expect(&run.end().await, 130, "");
+}
+
+/// The pods of a run are deleted, unless they are kept.
+#[tokio::test]
+async fn a_failed_run_names_no_log_that_it_deletes() {
+    let log = "its log: kubectl logs --namespace default hello-0-a --container hello";
+    for reason in ["CommandFailed", "ContainerFailed"] {
+        for (options, is_named) in [(&[][..], false), (&["--keep"], true)] {
+            let scene = Scene::new().await;
+            let run = running(&scene, options).await;
+            run.reports("hello: Running").await;
+            scene.endpoint.logs.end(LOG);
+            scene.pod("hello", 0, "a", "terminated");
+            // One change: `run` ends with it.
+            scene.change("hello", |object| {
+                let status = &mut object["status"];
+                status["state"] = "Failed".into();
+                status["reason"] = reason.into();
+                status["exitCode"] = 7.into();
+                let condition = &mut status["conditions"][0];
+                condition["type"] = "Failed".into();
+                condition["reason"] = reason.into();
+                condition["message"] = format!("it has failed; {log}").into();
+            });
+            let ended = run.end().await;
+            expect(&ended, 7, "");
+            assert!(ended.err.contains("it has failed"), "{}", ended.err);
+            assert_eq!(ended.err.contains(log), is_named, "{}", ended.err);
+            let again = ended.err.contains("remedy: run it again with `--keep`, then see its log");
+            assert_eq!(again, reason == "ContainerFailed" && !is_named, "{}", ended.err);
+        }
+    }
+}

@@ -9,6 +9,7 @@ async fn waiting_survives_refused_watches_and_lists() {
     scene.minicluster("hello", "Starting", "Starting", None);
     scene.endpoint.react("watch=true", 1, Reaction::Refuse(500));
     let wait = scene.start(&["wait", "hello", "--for=condition=Ready", "--timeout=1m"]);
+    wait.reports("hello: Starting: it is Starting\n").await;
     scene.endpoint.await_requests("watch=true", 1).await;
     // The watch is refused as too old, and then the list with which the next one begins.
     scene.endpoint.react("watch=true", 1, Reaction::Refuse(410));
@@ -18,6 +19,8 @@ async fn waiting_survives_refused_watches_and_lists() {
     scene.change("hello", |object| object["status"]["conditions"][0]["type"] = "Ready".into());
     let ended = wait.end().await;
     assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(ended.out, "hello: Running\n");
+    assert!(ended.err.starts_with("hello: Starting: it is Starting\n"), "{}", ended.err);
 }
 
 #[tokio::test]

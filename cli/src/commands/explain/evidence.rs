@@ -27,12 +27,12 @@ const MAX_EVENTS: usize = 12;
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Evidence {
-    pub conditions: Vec<String>,
+    pub conditions: Vec<Line>,
     /// Position in the queue, counted from 0, and the queue's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueuePosition>,
     pub ranks: Vec<Rank>,
-    pub events: Vec<String>,
+    pub events: Vec<Line>,
     /// The limits that a `LimitRange` has added to the lead's pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
@@ -40,6 +40,35 @@ pub(super) struct Evidence {
     pub output: Vec<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unread: BTreeSet<String>,
+}
+
+/// A message, and what it is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
+pub(super) struct Line {
+    pub about: String,
+    pub message: String,
+}
+
+impl From<Line> for String {
+    fn from(Line { about, message }: Line) -> Self {
+        if message.is_empty() { about } else { format!("{about}: {message}") }
+    }
+}
+
+impl Line {
+    /// The line, without its message if one of those in `shown` has it. Adds it to them.
+    pub(super) fn once(self, shown: &mut Vec<String>) -> String {
+        let Self { about, message } = &self;
+        // A single word, such as a phase, is no sentence of its own.
+        let is_in =
+            |text: &String| text == message || message.contains(' ') && text.contains(message);
+        if shown.iter().any(is_in) {
+            return about.clone();
+        }
+        shown.push(message.clone());
+        self.into()
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -100,7 +129,7 @@ pub(super) async fn gather(
     Evidence { conditions, queue, ranks, events, added, output, unread: unread.0.into_inner() }
 }
 
-fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
+fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<Line> {
     let all = cluster.status.iter().flat_map(|status| &status.conditions);
     // These three explain nothing while they are false.
     let all = all.filter(|it| {
@@ -108,7 +137,8 @@ fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
     });
     all.map(|it| {
         let age = age(it.last_transition_time.0, now);
-        format!("{}={}, {}, for {age}: {}", it.type_, it.status, it.reason, it.message)
+        let about = format!("{}={}, {}, for {age}", it.type_, it.status, it.reason);
+        Line { about, message: it.message.clone() }
     })
     .collect()
 }
@@ -196,7 +226,7 @@ async fn events(
     cluster: &MiniCluster,
     pods: &BTreeMap<u32, Pod>,
     now: Timestamp,
-) -> Result<Vec<String>> {
+) -> Result<Vec<Line>> {
     let (name, is_over) = (&target.name, is_over(cluster));
     let created = cluster.creation_timestamp().map(|time| time.0);
     let parameters = ListParams::default().fields("type=Warning");
@@ -207,7 +237,7 @@ async fn events(
         let is_noise = is_over && event.reason.as_deref() == Some("Unhealthy");
         !is_noise && time(event) >= created && is_about(event, name, pods)
     };
-    let mut events: Vec<(Timestamp, String)> = events
+    let mut events: Vec<(Timestamp, Line)> = events
         .items
         .iter()
         .filter(is_of)
@@ -237,16 +267,16 @@ fn time(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.creation_timestamp().map(|time| time.0))
 }
 
-fn line(event: &Event, now: Timestamp) -> String {
+fn line(event: &Event, now: Timestamp) -> Line {
     let age = time(event).map(|at| age(at, now)).unwrap_or_default();
     let object = &event.involved_object;
-    format!(
-        "{age} ago, {} {}: {}: {}",
+    let about = format!(
+        "{age} ago, {} {}: {}",
         object.kind.as_deref().unwrap_or_default(),
         object.name.as_deref().unwrap_or_default(),
-        event.reason.as_deref().unwrap_or_default(),
-        event.message.as_deref().unwrap_or_default().trim_end()
-    )
+        event.reason.as_deref().unwrap_or_default()
+    );
+    Line { about, message: event.message.as_deref().unwrap_or_default().trim_end().to_owned() }
 }
 
 /// The last lines of the lead's output or, if there are none or the broker has failed, of all that its log has.
@@ -351,6 +381,29 @@ mod tests {
             assert_eq!(is_shown(kind, name, &pods), expected, "{kind} {name}");
         }
         assert!(is_shown("Job", "hello", &BTreeMap::new()), "it may have made no pod");
+    }
+
+    #[test]
+    fn a_message_is_shown_once() {
+        let mut shown = vec!["pod a has no node: 0/1 nodes. Rank 1 (a-1): run".to_owned()];
+        let lines = [
+            ("Ready=False", "pod a has no node: 0/1 nodes"),
+            ("Pod a: FailedScheduling", "0/1 nodes"),
+            ("1 (a-1)", "run"),
+            ("Stalled=True", "another message"),
+            ("Event", "another message"),
+        ];
+        let lines = lines.map(|(about, message)| {
+            Line { about: about.to_owned(), message: message.to_owned() }.once(&mut shown)
+        });
+        let expected = [
+            "Ready=False",
+            "Pod a: FailedScheduling",
+            "1 (a-1): run",
+            "Stalled=True: another message",
+            "Event",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

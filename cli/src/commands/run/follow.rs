@@ -1,12 +1,13 @@
 //! Follows a run from its creation to its end.
 
+use crate::commands::explain::without_log_command;
 use crate::commands::logs::is_hidden;
-use crate::commands::status::{state_condition, summary};
+use crate::commands::status::summary;
 use crate::error::line;
 use crate::log_stream::{self, Ending, over_pods};
 use crate::minicluster::has_log;
 use crate::prelude::*;
-use indicatif::{ProgressBar, ProgressFinish};
+use crate::progress::{Progress, explain_waits};
 use kube::api::LogParams;
 use std::cell::RefCell;
 use std::future::ready;
@@ -19,52 +20,13 @@ use tokio::time::timeout;
 
 /// How long to wait for the next line of the remaining output after the run has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
-const TICK: Duration = Duration::from_millis(120);
-
-/// The state of the run: a changing line on a terminal, otherwise one line for each message.
-pub(super) struct Progress {
-    name: String,
-    /// Hidden without a terminal.
-    bar: ProgressBar,
-    last: String,
-}
-
-impl Progress {
-    pub(super) fn new(name: &str) -> Self {
-        let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
-        bar.enable_steady_tick(TICK);
-        let mut progress = Self { name: name.to_owned(), bar, last: String::new() };
-        progress.print("created");
-        progress
-    }
-
-    fn print_state(&mut self, cluster: &MiniCluster) {
-        if let (Some(state), Some(condition)) = (cluster.state(), state_condition(cluster)) {
-            self.print(&format!("{state}: {}", condition.message));
-        }
-    }
-
-    fn print(&mut self, text: &str) {
-        let line = format!("{}: {text}", self.name);
-        if line == self.last {
-            return;
-        }
-        if self.bar.is_hidden() || self.bar.is_finished() {
-            print_stderr(&line);
-        } else {
-            self.bar.set_message(line.clone());
-        }
-        self.last = line;
-    }
-}
 
 fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
 }
 
 /// Prints the output of the lead, and of the leads that replace it, until the run has ended; with `broker` also the lines
-/// of its broker and agent. Returns the MiniCluster,
-/// unless that is gone, and why a part of the output is missing.
+/// of its broker and agent. Returns the MiniCluster, unless that is gone, and why a part of the output is missing.
 pub(super) async fn follow(
     target: &MiniClusterRef,
     broker: bool,
@@ -82,13 +44,16 @@ pub(super) async fn follow(
     let copied = over_pods(target, Some(0), ended, |lead| {
         let has_log = has_log(lead, &target.name);
         if has_log {
-            progress.borrow().bar.finish_and_clear();
+            progress.borrow().finish();
             output.add(lead);
         }
         Ok(has_log)
     });
-    let (cluster, listed) = copied.await?;
-    progress.into_inner().bar.finish_and_clear();
+    let (cluster, listed) = tokio::select! {
+        copied = copied => copied?,
+        never = explain_waits(target, &progress) => match never {},
+    };
+    progress.into_inner().finish();
     Ok((cluster, output.finish(listed).await))
 }
 
@@ -178,12 +143,17 @@ async fn copy_log(
 }
 
 pub(super) async fn until_ready(target: &MiniClusterRef, progress: &mut Progress) -> Result<Pod> {
+    let progress = RefCell::new(progress);
     let is_ready = |cluster: Option<MiniCluster>| {
         let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;
-        progress.print_state(&cluster);
-        ensure!(!is_over(&cluster), "{}", summary(&cluster));
+        progress.borrow_mut().print_state(&cluster);
+        let end = || without_log_command(&summary(&cluster), &target.name);
+        ensure!(!is_over(&cluster), "{}", end());
         Ok((cluster.state() == Some(State::Running)).then_some(()))
     };
-    target.until(is_ready).await?;
+    tokio::select! {
+        ready = target.until(is_ready) => ready?,
+        never = explain_waits(target, &progress) => match never {},
+    }
     target.running_pod(0).await
 }
