@@ -114,14 +114,29 @@ pub fn print_stderr(line: &str) {
     log(line.to_owned());
 }
 
-/// Prints a line on stderr with the agent's name.
-pub(crate) fn log_line(line: &str) {
-    log(format!("flux-agent: {line}"));
+/// Prints a message on stderr as one line with the agent's name, by which people and programs tell it from the command's
+/// output. A command in it may have several lines.
+pub(crate) fn log_line(message: &str) {
+    log(named(message));
+}
+
+fn named(message: &str) -> String {
+    format!("flux-agent: {}", message.trim_end().replace('\n', "\\n"))
 }
 
 fn log(line: String) {
     match LOG_WRITER.get() {
         Some(writer) => writer.take(line),
         None => write_line(&line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(named("start sh -c 'a\nb'\n"), r"flux-agent: start sh -c 'a\nb'");
     }
 }

@@ -239,7 +239,7 @@ fn started_by_root_flux_runs_as_its_own_user() {
     let Some(pod) = Pod::of_root() else { return };
     let mut config = pod.config(&["sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; touch here"]);
     config.user = user(&[]);
-    config.hooks.pre = Some("id -u > hook-uid".to_owned());
+    config.hooks.pre = Some("id -u > hook-uid; stat -c %a $0 > hook-mode".to_owned());
     pod.run(&config).with_code(0).with_output("1234\n1234\n1234\n/home/flux flux\n");
     assert_eq!(pod.read("work/hook-uid"), "0\n", "hooks run as the container's own user");
     let owner = |path: &str| fs::metadata(pod.at(path)).unwrap().uid();
@@ -254,7 +254,12 @@ fn started_by_root_flux_runs_as_its_own_user() {
     assert_eq!(owner("mnt/flux/config/etc/flux/system/R"), 0, "what the agent alone writes");
     assert_eq!((owner("flux_operator/private"), pod.mode("flux_operator/private")), (0, 0o755));
     let agents = "flux_operator/private/agent";
-    assert_eq!((owner(agents), pod.mode(agents)), (0, 0o700));
+    assert_eq!((owner(agents), pod.mode(agents)), (0, 0o711));
+    assert_eq!(
+        pod.read("work/hook-mode"),
+        "600\n",
+        "Flux's user cannot read the scripts of hooks there"
+    );
     assert!(pod.read("etc/passwd").contains("flux:"));
 }
 

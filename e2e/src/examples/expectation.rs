@@ -1,4 +1,4 @@
-//! The steps of an example's `expect.toml`, which a test does or checks in their order. `examples/README.md` describes
+//! The steps of an example's `expect.toml`, which a test does or checks in their order. `docs/testing.md` describes
 //! them; a test compares its table with these.
 
 use anyhow::Result;
@@ -79,7 +79,7 @@ mod tests {
     fn every_step_is_described_for_people() {
         let refused = toml::from_str::<Expectation>("steps = [{ none = 0 }]").unwrap_err();
         let (_, names) = refused.message().split_once("expected one of ").unwrap();
-        let described = include_str!("../../../examples/README.md");
+        let described = include_str!("../../../docs/testing.md");
         let described = described.lines().filter_map(|line| line.strip_prefix("| `"));
         let described: Vec<&str> =
             described.filter_map(|it| Some(it.split_once(" =")?.0)).collect();

@@ -1,6 +1,6 @@
 //! MiniClusters that wait in a queue, or whose namespace is deleted.
 
-use crate::support::world::{CLUSTER, JOB, World, create};
+use crate::support::world::{CLUSTER, JOB, World, create, of_the_job, put_pods};
 use kube::runtime::controller::Action;
 use serde_json::json;
 
@@ -23,6 +23,29 @@ async fn a_minicluster_does_not_delay_the_deletion_of_its_namespace() {
     assert!(!world.writes().await.contains(&delete(CLUSTER)), "a pod is made again");
     namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
     world.server.put(NAMESPACE, namespace);
+    assert_eq!(world.writes().await.last(), Some(&delete(CLUSTER)));
+}
+
+/// The Job controller cannot make pods there, and counts failed ones only when it has.
+#[tokio::test]
+async fn a_namespace_is_deleted_though_the_job_counts_the_pods_that_were_deleted_first() {
+    let world = World::reconciled(&json!({})).await;
+    world.server.change(JOB, |job| {
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4 });
+    });
+    let now = "2026-01-01T00:01:00Z";
+    world.server.put(
+        NAMESPACE,
+        json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": "work", "deletionTimestamp": now },
+        }),
+    );
+    let mut metadata = of_the_job("hello-0-a", 0);
+    metadata["deletionTimestamp"] = json!(now);
+    metadata["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
+    let lead = json!({ "metadata": metadata, "status": { "phase": "Failed", "startTime": now } });
+    put_pods(&world, vec![lead]);
     assert_eq!(world.writes().await.last(), Some(&delete(CLUSTER)));
 }
 

@@ -9,7 +9,7 @@ use super::waiting::{
 };
 use crate::controller::error::{Error, Verb};
 use crate::controller::job_ext::{lacks_brokers, lacks_pods};
-use crate::controller::pod_ext::{broker_is_ready, is_unstarted, phase};
+use crate::controller::pod_ext::{broker_is_ready, has_failed, is_unstarted, phase};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -60,7 +60,9 @@ pub(super) async fn check(
         let is_up = phase(lead) == Some("Running") && !broker_is_ready(lead, &job.name_any());
         checks_pods && source == Source::Agent && is_up
     });
-    let checker = Checker { client, job, joiner, checks_pods };
+    let lacks_pods = lacks_pods(job);
+    let namespace_may_end = lacks_pods || lead.is_some_and(is_kept);
+    let checker = Checker { client, job, joiner, checks_pods, lacks_pods, namespace_may_end };
     let versions = [job.resource_version(), lead.and_then(Pod::resource_version)];
     let cache = &client.context.cache;
     let last = client.context.watches().then(|| cache.check(&client.name)).flatten();
@@ -86,6 +88,16 @@ struct Checker<'job> {
     joiner: Option<&'job Pod>,
     /// True if pods and their Events are read.
     checks_pods: bool,
+    /// True if the Job has fewer pods than it should.
+    lacks_pods: bool,
+    /// True if the Job controller may be unable to make pods because the namespace is being deleted.
+    namespace_may_end: bool,
+}
+
+/// True for a failed pod that is being deleted: the Job controller keeps it until it has made another, and before that does
+/// not count it in the Job's status.
+fn is_kept(pod: &Pod) -> bool {
+    has_failed(pod) && pod.metadata.deletion_timestamp.is_some()
 }
 
 impl Checker<'_> {
@@ -94,7 +106,7 @@ impl Checker<'_> {
         let is_same = last.versions == *versions;
         let after_change = CHECK_DELAY.saturating_sub(last.at.elapsed());
         let left = if is_same { last.remaining() } else { after_change };
-        let is_repeated = is_same && (self.checks_pods || lacks_pods(self.job));
+        let is_repeated = is_same && (self.checks_pods || self.namespace_may_end);
         let limited = || self.client.context.check_rate.remaining(&self.client.name);
         Some(left).filter(|left| !left.is_zero()).or_else(|| is_repeated.then(limited).flatten())
     }
@@ -115,9 +127,8 @@ impl Checker<'_> {
 
     fn probes<'findings>(&self, findings: &'findings PendingFindings) -> Vec<Probe<'findings>> {
         let mut all = Vec::new();
-        if lacks_pods(self.job) {
-            all.extend([Probe::Refusal, Probe::Namespace]);
-        }
+        all.extend(self.lacks_pods.then_some(Probe::Refusal));
+        all.extend(self.namespace_may_end.then_some(Probe::Namespace));
         if self.checks_pods {
             all.extend(self.joiner.map(|_| Probe::Obstacle));
             all.push(Probe::Pods);
@@ -150,8 +161,10 @@ impl Checker<'_> {
 
     async fn check_all(&self, now: &Time) -> Result<PendingFindings, Error> {
         let mut findings = PendingFindings::default();
-        if lacks_pods(self.job) {
+        if self.lacks_pods {
             findings.refused = self.refusal().await?;
+        }
+        if self.namespace_may_end {
             findings.namespace_ends = self.namespace_ends().await?;
         }
         if self.checks_pods {

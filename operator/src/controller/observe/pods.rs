@@ -94,10 +94,9 @@ pub(super) async fn pods(
         let (findings, next) = check(client, job, lead, source, now).await?;
         pods.next = Some(next);
         pods.waiting = of_lead.or(findings.waiting).filter(|_| lacks_brokers(job));
+        pods.namespace_ends = findings.namespace_ends;
         // The findings of an earlier check may be outdated if the Job has its pods by now.
-        if lacks_pods(job) {
-            (pods.refused, pods.namespace_ends) = (findings.refused, findings.namespace_ends);
-        }
+        pods.refused = findings.refused.filter(|_| lacks_pods(job));
     }
     let lead = pods.lead.as_ref().filter(|_| !is_suspended(job));
     let unstarted = lead.filter(|lead| is_unstarted(lead, runner)).map(not_started);
