@@ -1,17 +1,13 @@
 //! What a command waits for, on the standard error.
 
-use crate::commands::explain::{Explanation, explanation, without_log_command};
-use crate::commands::status::{state_condition, summary};
+use crate::commands::status::{state_condition, summary, without_log_command};
 use crate::prelude::*;
 use indicatif::{ProgressBar, ProgressFinish};
-use std::cell::RefCell;
-use std::convert::Infallible;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 const TICK: Duration = Duration::from_millis(120);
 /// How long a MiniCluster that does not run may stay as it is before its cause is read.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_secs(1);
 
 /// The state of a MiniCluster: a changing line on a terminal, otherwise one line for each message.
 pub(crate) struct Progress {
@@ -75,8 +71,15 @@ impl Progress {
     }
 
     /// True once for each change, when it is [`PATIENCE`] ago.
-    fn is_due(&mut self) -> bool {
+    pub(crate) fn is_due(&mut self) -> bool {
         self.unexplained.take_if(|since| since.elapsed() >= PATIENCE).is_some()
+    }
+
+    /// Prints cause and remedy, above a line that changes.
+    pub(crate) fn print_advice(&mut self, cause: &str, remedy: Option<&str>) {
+        if let Some(advice) = self.advice(cause, remedy) {
+            self.bar.suspend(|| print_stderr(&advice));
+        }
     }
 
     /// The lines about a cause, unless it was printed before, or time alone removes it.
@@ -92,28 +95,10 @@ impl Progress {
     }
 }
 
-/// Prints cause and remedy, as `explain` has them, of each state before the command runs that lasts [`PATIENCE`].
-pub(crate) async fn explain_waits(
-    target: &MiniClusterRef,
-    progress: &RefCell<&mut Progress>,
-) -> Infallible {
-    loop {
-        sleep(LOOK).await;
-        if !progress.borrow_mut().is_due() {
-            continue;
-        }
-        // It is only help: another change brings another attempt.
-        let Ok(found) = explanation(target).await.map(Explanation::without_pods) else { continue };
-        let mut progress = progress.borrow_mut();
-        if let Some(advice) = progress.advice(found.cause(), found.remedy()) {
-            progress.bar.suspend(|| print_stderr(&advice));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::time::sleep;
 
     #[test]
     fn each_cause_is_printed_once() {

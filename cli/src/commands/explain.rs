@@ -2,7 +2,7 @@
 
 mod evidence;
 
-use crate::commands::status::state_condition;
+use crate::commands::status::{state_condition, without_log_command};
 use crate::output::{bold, coloured};
 use crate::prelude::*;
 use evidence::{Evidence, Line, Rank};
@@ -166,14 +166,6 @@ impl Explanation {
     }
 }
 
-/// A message of the operator without the command that it adds, which reads the log of the pod of this MiniCluster.
-pub(crate) fn without_log_command(message: &str, name: &str) -> String {
-    let parts = message.split_once("; its log: kubectl logs ").and_then(|(before, rest)| {
-        Some((before, rest.split_once(&format!(" --container {name}"))?.1))
-    });
-    parts.map_or_else(|| message.to_owned(), |(before, after)| format!("{before}{after}"))
-}
-
 /// The first rank that shows why brokers are missing, and its message. Before the lead has started, and beside a ready lead,
 /// only a pod that cannot start shows that: agents of others wait.
 fn missing_rank(state: Option<State>, ranks: &[Rank]) -> Option<(&Rank, &str)> {
@@ -183,16 +175,4 @@ fn missing_rank(state: Option<State>, ranks: &[Rank]) -> Option<(&Rank, &str)> {
         _ => false,
     };
     ranks.iter().filter(shows).find_map(|rank| Some((rank, rank.message.as_deref()?)))
-}
-
-#[cfg(test)]
-#[test]
-fn messages_without_the_command_that_reads_a_log() {
-    let of_operator = include_str!("../../../operator/src/controller/cases/states/results.txt");
-    let messages = of_operator.lines().filter(|line| line.contains("kubectl logs"));
-    let shortened: Vec<_> = messages.map(|it| without_log_command(it, "hello")).collect();
-    let expected = "  > Failed True CommandFailed: command exited with code 7".to_owned();
-    assert!(shortened.contains(&expected), "{shortened:?}");
-    assert!(!shortened.iter().any(|message| message.contains("logs")), "{shortened:?}");
-    assert_eq!(without_log_command("it is Failed", "hello"), "it is Failed");
 }

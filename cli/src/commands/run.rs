@@ -4,8 +4,8 @@ mod follow;
 mod options;
 mod specification;
 
-use crate::commands::explain::{explanation, without_log_command};
-use crate::commands::status::summary;
+use crate::commands::explain::explanation;
+use crate::commands::status::{summary, without_log_command};
 use crate::error::{line, misuse};
 use crate::exec;
 use crate::minicluster::layout;

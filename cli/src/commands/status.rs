@@ -115,6 +115,14 @@ pub(crate) fn summary(cluster: &MiniCluster) -> String {
     }
 }
 
+/// A message of the operator without the command that it adds, which reads the log of the pod of this MiniCluster.
+pub(crate) fn without_log_command(message: &str, name: &str) -> String {
+    let parts = message.split_once("; its log: kubectl logs ").and_then(|(before, rest)| {
+        Some((before, rest.split_once(&format!(" --container {name}"))?.1))
+    });
+    parts.map_or_else(|| message.to_owned(), |(before, after)| format!("{before}{after}"))
+}
+
 fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> String {
     let rows = pods.iter().map(|(rank, pod)| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -172,4 +180,16 @@ fn bars(timeline: &[TimelineEntry]) -> String {
 
 pub(crate) fn milliseconds(count: i64) -> String {
     format!("{}.{:03} s", count / 1000, count % 1000)
+}
+
+#[cfg(test)]
+#[test]
+fn messages_without_the_command_that_reads_a_log() {
+    let of_operator = include_str!("../../../operator/src/controller/cases/states/results.txt");
+    let messages = of_operator.lines().filter(|line| line.contains("kubectl logs"));
+    let shortened: Vec<_> = messages.map(|it| without_log_command(it, "hello")).collect();
+    let expected = "  > Failed True CommandFailed: command exited with code 7".to_owned();
+    assert!(shortened.contains(&expected), "{shortened:?}");
+    assert!(!shortened.iter().any(|message| message.contains("logs")), "{shortened:?}");
+    assert_eq!(without_log_command("it is Failed", "hello"), "it is Failed");
 }

@@ -1,25 +1,28 @@
 //! Follows a run from its creation to its end.
 
-use crate::commands::explain::without_log_command;
+use crate::commands::explain::{Explanation, explanation};
 use crate::commands::logs::is_hidden;
-use crate::commands::status::summary;
+use crate::commands::status::{summary, without_log_command};
 use crate::error::line;
 use crate::log_stream::{self, Ending, over_pods};
 use crate::minicluster::has_log;
 use crate::prelude::*;
-use crate::progress::{Progress, explain_waits};
+use crate::progress::Progress;
 use kube::api::LogParams;
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::future::ready;
 use std::io::{ErrorKind, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long to wait for the next line of the remaining output after the run has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often to look whether a run that does not begin is to be explained.
+const LOOK: Duration = Duration::from_secs(1);
 
 fn is_over(cluster: &MiniCluster) -> bool {
     matches!(cluster.state(), Some(State::Complete | State::Failed | State::Invalid))
@@ -156,4 +159,17 @@ pub(super) async fn until_ready(target: &MiniClusterRef, progress: &mut Progress
         never = explain_waits(target, &progress) => match never {},
     }
     target.running_pod(0).await
+}
+
+/// Prints cause and remedy, as `explain` has them, of each state before the command runs that lasts ten seconds.
+async fn explain_waits(target: &MiniClusterRef, progress: &RefCell<&mut Progress>) -> Infallible {
+    loop {
+        sleep(LOOK).await;
+        if !progress.borrow_mut().is_due() {
+            continue;
+        }
+        // It is only help: another change brings another attempt.
+        let Ok(found) = explanation(target).await.map(Explanation::without_pods) else { continue };
+        progress.borrow_mut().print_advice(found.cause(), found.remedy());
+    }
 }
