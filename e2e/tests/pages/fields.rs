@@ -1,10 +1,9 @@
 //! Each field of a MiniCluster's specification is in an example that people can run, and tests do.
 
-use crate::repository;
+use crate::examples;
 use flux_testkit::any_spec::SCHEMA;
 use flux_testkit::field_path::schemas;
 use serde_json::Value;
-use walkdir::WalkDir;
 
 /// Fields that no example has, and why.
 const WITHOUT: [(&str, &str); 8] = [
@@ -43,20 +42,10 @@ fn has(value: &Value, path: &str) -> bool {
     has(&value[name], rest)
 }
 
-/// The specifications of all MiniClusters of the examples.
-fn specifications() -> Vec<Value> {
-    let files = WalkDir::new(repository().join("examples")).into_iter().map(|entry| entry.unwrap());
-    let manifests = files.filter(|file| file.path().extension().is_some_and(|it| it == "yaml"));
-    let objects = manifests.map(|file| -> Value {
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        serde_saphyr::from_str(&text).unwrap()
-    });
-    objects.filter(|it| it["kind"] == "MiniCluster").map(|mut it| it["spec"].take()).collect()
-}
-
 #[test]
 fn every_field_is_in_an_example() {
-    let specifications = specifications();
+    let specifications: Vec<Value> =
+        examples().into_iter().map(|mut it| it["spec"].take()).collect();
     let fields = schemas(&SCHEMA).into_iter().map(|(path, _)| path);
     let named = fields.filter(|path| path.ends_with(char::is_alphanumeric));
     let own = named.filter(|path| {

@@ -16,8 +16,21 @@ mod words;
 mod workflows;
 
 use e2e::product::checkout;
+use serde_json::Value;
 use std::path::PathBuf;
+use walkdir::WalkDir;
 
 fn repository() -> PathBuf {
     checkout().unwrap().canonicalize().unwrap()
+}
+
+/// The MiniClusters of the examples, also of those that are applied later, by their paths.
+fn examples() -> Vec<Value> {
+    let files = WalkDir::new(repository().join("examples")).sort_by_file_name();
+    let files = files.into_iter().map(|entry| entry.unwrap().into_path());
+    let manifests = files.filter(|path| path.extension().is_some_and(|it| it == "yaml"));
+    let objects = manifests.map(|path| -> Value {
+        serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    });
+    objects.filter(|it| it["kind"] == "MiniCluster").collect()
 }

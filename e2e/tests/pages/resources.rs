@@ -1,8 +1,7 @@
 //! The MiniClusters of the examples have the limits that people should give to theirs.
 
-use crate::repository;
+use crate::examples;
 use serde_json::Value;
-use walkdir::WalkDir;
 
 /// MiniClusters without limits, and why.
 const WITHOUT: [(&str, &str); 1] =
@@ -18,14 +17,7 @@ fn is_limited(cluster: &Value) -> bool {
 
 #[test]
 fn flux_has_limits_of_cpu_and_memory_in_the_examples() {
-    let files = WalkDir::new(repository().join("examples")).sort_by_file_name();
-    let files = files.into_iter().map(|entry| entry.unwrap().into_path());
-    let manifests = files.filter(|path| path.extension().is_some_and(|it| it == "yaml"));
-    let objects = manifests.map(|path| -> Value {
-        let text = std::fs::read_to_string(path).unwrap();
-        serde_saphyr::from_str(&text).unwrap()
-    });
-    let clusters: Vec<Value> = objects.filter(|it| it["kind"] == "MiniCluster").collect();
+    let clusters = examples();
     assert!(clusters.len() > 60, "only {} MiniClusters were found", clusters.len());
     let unlimited = clusters.iter().filter(|it| !is_limited(it)).map(|it| &it["metadata"]["name"]);
     assert_eq!(unlimited.collect::<Vec<_>>(), WITHOUT.map(|(name, _)| name));
